@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyze/groups.h"
+#include "analyze/launch_places.h"
 #include "analyze/undisturbed.h"
 #include "base/result.h"
 #include "derive/host_pace.h"
@@ -58,6 +59,7 @@ struct Context {
   const ReplayedSteps& replayed;
   const UndisturbedTimes& undisturbed;
   const HostPace& host_pace;
+  std::vector<LaunchPlace> launch_places = {};
 };
 
 struct Analysis {
@@ -126,6 +128,7 @@ void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_host(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_host_places(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_launch_places(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_what_ifs(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_critical_path(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_memory(const Context&, Report&, std::vector<CannotTell>&);

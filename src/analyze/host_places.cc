@@ -10,7 +10,7 @@
 namespace llmprof {
 
 std::string_view name_of(PlaceKind kind) {
-  static constexpr std::array<std::string_view, 4> kNames = {"wait", "copy", "allocation", "host-code"};
+  static constexpr std::array<std::string_view, 5> kNames = {"wait", "copy", "allocation", "host-code", "launch"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -31,6 +31,7 @@ constexpr Analysis kAnalyses[] = {
     {"host", "host time in operators, launches and waits against GPU time (host)", analyze_host, 0},
     {"host-places", "Python code that waits, copies, allocates or keeps the GPU waiting (host_places)",
      analyze_host_places, 0},
+    {"launch-places", "GPU time by the Python code that launches it (launch_places)", analyze_launch_places, 0},
     {"critical-path",
      "what the time of a step consists of, and how well its replay gives it back (critical_path, "
      "critical_path_work)",
@@ -130,8 +131,15 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   for (const HostPace::Probed& of : host_pace.probed())
     report.host_pace.push_back({of.process_id, of.probes, of.best_ns, of.slow_frac, of.waited_frac});
   describe_recorded(trace, report);
-  const Context context{trace, options,  groups,      report.device ? &*report.device : nullptr,
-                        costs, replayed, undisturbed, host_pace};
+  const Context context{trace,
+                        options,
+                        groups,
+                        report.device ? &*report.device : nullptr,
+                        costs,
+                        replayed,
+                        undisturbed,
+                        host_pace,
+                        launch_places(trace, groups)};
   if (report.device) {
     check_ceilings(context, *report.device, diagnostics);
     name_arithmetic(trace, groups, *report.device);

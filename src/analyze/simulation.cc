@@ -61,6 +61,10 @@ struct Simulation::Changed {
   std::vector<std::string> forbidden;  // by stage
   std::vector<double> unsure_ns;       // by stage, of one step: of kernels that take something else than recorded
   std::map<StepId, int64_t> code_ns;   // long host code that is gone
+  struct Saved {
+    double gpu_ns = 0, host_ns = 0, gpu_ops = 0, calls = 0;
+  };
+  std::vector<std::map<StringId, Saved>> saved;  // by stage
 };
 
 Simulation::Simulation(const Context& context) : context_(context), stages_(context.groups.stages.size()) {
@@ -104,6 +108,24 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
     const double steps = static_cast<double>(std::max<size_t>(1, context_.groups.stages[stage].steps.size()));
     change->unsure_ns[stage] += kRateUnsure * static_cast<double>(durations.op_ns[op]) / steps;
   }
+  change->saved.resize(stages_.size());
+  for (const LaunchPlace& place : context_.launch_places) {
+    const StepId step = trace.gpu_links.step[place.op];
+    if (step == kNoRow) continue;
+    Changed::Saved& saved = change->saved[context_.groups.stage_of_step[step]][place.stack];
+    const int64_t kept_ns = durations.gone[place.op] != 0 ? 0 : durations.op_ns[place.op];
+    if (const int64_t less_ns = program_->durations.op_ns[place.op] - kept_ns; less_ns > 0) {
+      saved.gpu_ns += place.weight * static_cast<double>(less_ns);
+      saved.gpu_ops += place.weight;
+    }
+    const ApiCallId call = trace.gpu_links.api[place.op];
+    if (call == kNoRow) continue;
+    const int64_t less_ns = program_->durations.call_ns[call] + program_->durations.before_ns[call] -
+                            durations.call_ns[call] - durations.before_ns[call];
+    if (less_ns <= 0) continue;
+    saved.host_ns += place.weight * static_cast<double>(less_ns);
+    saved.calls += place.weight;
+  }
   for (ApiCallId call = 0; call < trace.api_calls.size(); ++call) {
     const int64_t before_ns = program_->durations.before_ns[call];
     if (before_ns < replay::kLongGapNs || durations.before_ns[call] >= before_ns) continue;
@@ -118,6 +140,19 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
     }
   }
   return *change;
+}
+
+std::vector<Simulation::Place> Simulation::places(uint32_t stage, const Combination& combination) {
+  std::vector<Place> out;
+  if (stages_[stage].steps.empty()) return out;
+  const std::map<StringId, Changed::Saved>& saved = changed(combination).saved[stage];
+  const bool of_gpu = std::any_of(saved.begin(), saved.end(), [](const auto& one) { return one.second.gpu_ns > 0; });
+  for (const auto& [stack, less] : saved) {
+    const Place place{stack, of_gpu ? less.gpu_ns : less.host_ns, of_gpu ? less.gpu_ops : less.calls};
+    if (place.saved_ns > 0) out.push_back(place);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Place& a, const Place& b) { return a.saved_ns > b.saved_ns; });
+  return out;
 }
 
 std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& combination) {

@@ -100,6 +100,14 @@ void sort_edges(GraphEdges& edges) {
   permute(edges, order);
 }
 
+// Places of nodes by node.
+void sort_places(NodePlaces& places) {
+  std::vector<Row> order(places.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return places.node[a] < places.node[b]; });
+  permute(places, order);
+}
+
 template <class Table, class Equal>
 Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std::vector<int64_t>* dur, Equal&& equal) {
   Counts counts;
@@ -177,6 +185,7 @@ void finish_import(Trace& trace) {
       [&] { counts[6] = sort_and_clean(trace.counters, trace.counters.time_ns, nullptr, never); },
       [&] { counts[7] = sort_library(trace); },
       [&] { sort_edges(trace.graph_edges); },
+      [&] { sort_places(trace.node_places); },
       [&] {
         GraphLaunches& launches = trace.graph_launches;
         counts[8] = sort_by_time(launches, launches.start_ns, &launches.dur_ns);

@@ -142,6 +142,9 @@ class SpoolReader {
   void operator()(const spool::GraphEdge& r) {
     if (r.node != 0) builder_.add<GraphEdges>({.node = unique(r.node), .after = unique(r.after)});
   }
+  void operator()(const spool::NodePlace& r) {
+    if (r.node != 0) node_places_.push_back(r);
+  }
   void operator()(const spool::RecurringCall& r);
   void operator()(const spool::ProductRows& r);
   void operator()(const spool::HostPlace& r);
@@ -276,6 +279,7 @@ class SpoolReader {
   FlatMap open_by_handle_;
   FlatMap row_by_call_;
   std::vector<spool::GraphNode> graph_nodes_;
+  std::vector<spool::NodePlace> node_places_;
   ApiCallId last_call_;                 // whose CallTarget may follow
   uint32_t last_call_correlation_ = 0;  // as recorded
   std::map<std::pair<StringId, int32_t>, uint64_t> failures_;

@@ -262,19 +262,27 @@ void SpoolReader::drop_unrecorded() {
   trace_.diagnostics.add(DiagnosticId::kEdgeActivity, file_.name, dropped);
 }
 
-// Instantiation copies nodes, and copies may be copied again: goes back until a node that was captured under a call.
+// Instantiation copies nodes, and copies may be copied again: goes back until a node that was captured under a call, or
+// at a known place.
 void SpoolReader::finish_graph_nodes() {
-  FlatMap by_node(graph_nodes_.size());
+  FlatMap by_node(graph_nodes_.size()), place_by_node(node_places_.size());
   for (uint32_t i = 0; i < graph_nodes_.size(); ++i) by_node.find_or_insert(graph_nodes_[i].node, i) = i;
+  for (uint32_t i = 0; i < node_places_.size(); ++i) {
+    place_by_node.find_or_insert(node_places_[i].node, i) = i;
+  }
   for (uint32_t i = 0; i < graph_nodes_.size(); ++i) {
     if (by_node.find(graph_nodes_[i].node) != i) continue;  // an earlier node of the same id
     constexpr int kHopsMax = 64;
     const spool::GraphNode* node = &graph_nodes_[i];
+    uint64_t first = node->node;  // that it is a copy of
     for (int hop = 0; hop < kHopsMax && node->call == 0 && node->original != 0; ++hop) {
+      first = node->original;
       const uint32_t original = by_node.find(node->original);
       if (original == kNoRow) break;
       node = &graph_nodes_[original];
     }
+    if (const uint32_t place = place_by_node.find(first); place != kNoRow)
+      builder_.add<NodePlaces>({.node = unique(graph_nodes_[i].node), .stack = text(node_places_[place].stack)});
     const Row call = node->call == 0 ? kNoRow : row_by_call_.find(node->call);
     if (call == kNoRow) continue;
     builder_.add<GraphNodes>({.node = unique(graph_nodes_[i].node), .library_call = call});

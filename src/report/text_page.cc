@@ -117,6 +117,22 @@ std::string rest_of_window(const Report& report, const std::vector<const StageTi
   return out;
 }
 
+// "decode, GPU work by code: sample (serve.py:40) 31 %, forward (model.py:88) 20 %": of the function that launches it
+// alone.
+std::string code_line(const Report& report, const StageTiming& stage) {
+  constexpr size_t kPlacesMost = 3;
+  constexpr double kShareLeast = 0.05;
+  std::string out;
+  size_t count = 0;
+  for (const LaunchPlaceRecord& row : report.launch_places) {
+    if (row.stage != stage.name || row.device != stage.device || row.gpu_frac < kShareLeast) continue;
+    if (count++ == kPlacesMost) break;
+    out += fmt::format("{}{} {:.0f} %", out.empty() ? "" : ", ", row.place.substr(0, row.place.find(" < ")),
+                       100 * row.gpu_frac);
+  }
+  return out.empty() ? out : fmt::format("{}, {} work by code: {}", stage_label(report, stage), processor(report), out);
+}
+
 std::string stage_lines(const Report& report, const RenderOptions& options, const Ink& ink) {
   std::vector<const StageTiming*> stages;
   for (const StageTiming* stage : main_stages(report))
@@ -143,9 +159,12 @@ std::string stage_lines(const Report& report, const RenderOptions& options, cons
                    format_ms(step_ms(report, *stage)), busy, at_least_text(stage->mfu, stage->mfu_at_least),
                    at_least_text(stage->mbu, stage->mbu_at_least), bound, path_of(report, *stage)});
   }
+  std::string code;
+  for (const StageTiming* stage : stages)
+    if (const std::string line = code_line(report, *stage); !line.empty()) code += one_line(line, options, 2);
   const std::string rest = rest_of_window(report, stages);
   if (table.empty() && rest.empty()) return {};
-  return title(ink, "Stages") + (table.empty() ? std::string() : table.render("  ", options)) +
+  return title(ink, "Stages") + (table.empty() ? std::string() : table.render("  ", options)) + code +
          (rest.empty() ? std::string() : ink.dim(wrap_text(rest, options.width, "  ", "    "))) + "\n";
 }
 

@@ -98,6 +98,7 @@ std::string text_kernels(const Report& report, const RenderOptions& options, con
 std::string gain_text(const FindingGain& gain);
 // Where a finding is: "at Sampler.pick (serve.py:41)", or before it, where host code ends there.
 std::string place_text(const FindingPlace& place);
+std::string text_launch_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);

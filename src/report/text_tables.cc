@@ -354,6 +354,33 @@ std::string text_what_ifs(const Report& report, const RenderOptions& options, co
          table.render("  ", options) + notes + "\n";
 }
 
+std::string text_launch_places(const Report& report, const RenderOptions& options, const Ink& ink) {
+  constexpr size_t kRowsOfStage = 8;
+  if (report.launch_places.empty()) return {};
+  TextTable table({{"stage", Align::kLeft, 24},
+                   {"GPU ms/step", Align::kRight, 0},
+                   {"of GPU work", Align::kRight, 0},
+                   {"per step", Align::kRight, 0, 2},
+                   {"seen", Align::kRight, 0, 1},
+                   {"Python code, innermost first", Align::kLeft, options.width > 100 ? size_t{90} : size_t{60}}});
+  const std::string* stage = nullptr;
+  size_t of_stage = 0, hidden = 0;
+  for (const LaunchPlaceRecord& row : report.launch_places) {
+    of_stage = stage != nullptr && *stage == row.stage ? of_stage + 1 : 0;
+    stage = &row.stage;
+    if (of_stage >= kRowsOfStage) {
+      ++hidden;
+      continue;
+    }
+    table.add_row({printable(row.stage), fmt::format("{:.3f}", row.gpu_ms_per_step), format_percent(row.gpu_frac),
+                   fmt::format("{:.3g}", row.per_step), format_count(static_cast<double>(row.seen)),
+                   printable(row.place)});
+  }
+  std::string out = title(ink, "Code that launches", "estimated from the launches seen") + table.render("  ", options);
+  if (hidden > 0) out += ink.dim(fmt::format("  ... {} more (--format csv)\n", hidden));
+  return out + "\n";
+}
+
 std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink) {
   constexpr size_t kRowsOfStage = 5;
   if (report.host_places.empty()) return {};

@@ -299,6 +299,18 @@ LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPR
 LLMPROF_RECORD(HostPlaceRecord, "host_places", "Python code that waits, copies, allocates or keeps the GPU waiting",
                LLMPROF_HOST_PLACE_FIELDS)
 
+#define LLMPROF_LAUNCH_PLACE_FIELDS(F)                                                                              \
+  F(std::string, stage, "", "Stage")                                                                                \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                     \
+  F(std::string, place, "", "The two innermost Python functions but PyTorch's, with file and line")                 \
+  F(double, gpu_ms_per_step, "ms", "Kernels and copies that it launches, mean of a step; overlap counted twice")    \
+  F(double, gpu_frac, "frac", "Of all kernels and copies of the stage")                                             \
+  F(double, per_step, "", "Kernels and copies per step")                                                            \
+  F(int64_t, seen, "", "Of them those whose launch was seen: of launches without a CUDA graph one of eight, drawn") \
+  F(std::string, stack, "", "All functions of one such launch, innermost first")
+LLMPROF_RECORD(LaunchPlaceRecord, "launch_places",
+               "Python code that launches the GPU's work, estimated from some launches", LLMPROF_LAUNCH_PLACE_FIELDS)
+
 #define LLMPROF_CRITICAL_PATH_FIELDS(F)                                                                            \
   F(std::string, stage, "", "Stage")                                                                               \
   F(int64_t, device, "", "CUDA device ordinal")                                                                    \
@@ -630,37 +642,38 @@ struct Finding : FindingFields {
   F(Milliseconds, recorded_ms, "ms", "Part of it in which the kernels of the reported device were recorded")
 LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
 
-#define LLMPROF_REPORT_FIELDS(F)                                                                             \
-  F(std::string, tool_version, "", "Version of llmprof")                                                     \
-  F(SourceReport, source, "", "The recording")                                                               \
-  F(std::optional<DeviceReport>, device, "", "The one with most GPU time; rows of stages have the ordinal")  \
-  F(std::optional<ModelSummary>, model, "", "Given or recognised")                                           \
-  F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                               \
-  F(std::vector<StageTiming>, stages, "", "Per stage")                                                       \
-  F(IfAny<std::vector<WarmUpRecord>>, warm_up, "", "Steps that are in no other figure; left out without")    \
-  F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                    \
-  F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                               \
-  F(std::vector<CategoryRecord>, categories, "", "Where the GPU time goes")                                  \
-  F(std::vector<RooflineRecord>, roofline, "", "Kernels against the roofline")                               \
-  F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                        \
-  F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                             \
-  F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                             \
-  F(std::vector<RecordedWindowRecord>, recorded, "", "How much was recorded, over time")                     \
-  F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                      \
-  F(std::vector<StepRecord>, steps, "", "Every step")                                                        \
-  F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                    \
-  F(std::vector<CriticalPathWorkRecord>, critical_path_work, "", "Its GPU work by category")                 \
-  F(IfAny<std::vector<WhatIfRecord>>, what_ifs, "", "Of --what-if; left out without it")                     \
-  F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                         \
-  F(IfAny<std::vector<HostPlaceRecord>>, host_places, "", "Python code; left out where none was seen")       \
-  F(IfAny<std::vector<HostPaceRecord>>, host_pace, "", "How fast its CPU was; left out where nothing tells") \
-  F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                            \
-  F(std::optional<MemoryReport>, memory, "", "Device memory")                                                \
-  F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                      \
-  F(std::vector<Finding>, findings, "", "The most important first")                                          \
-  F(std::vector<CannotTell>, cannot_tell, "", "What this recording does not answer")                         \
-  F(std::vector<DiagnosticRecord>, diagnostics, "", "Anomalies met while reading")                           \
-  F(std::vector<ConservationCheck>, conservation, "", "Totals that must add up")                             \
+#define LLMPROF_REPORT_FIELDS(F)                                                                                \
+  F(std::string, tool_version, "", "Version of llmprof")                                                        \
+  F(SourceReport, source, "", "The recording")                                                                  \
+  F(std::optional<DeviceReport>, device, "", "The one with most GPU time; rows of stages have the ordinal")     \
+  F(std::optional<ModelSummary>, model, "", "Given or recognised")                                              \
+  F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                                  \
+  F(std::vector<StageTiming>, stages, "", "Per stage")                                                          \
+  F(IfAny<std::vector<WarmUpRecord>>, warm_up, "", "Steps that are in no other figure; left out without")       \
+  F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                       \
+  F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                                  \
+  F(std::vector<CategoryRecord>, categories, "", "Where the GPU time goes")                                     \
+  F(std::vector<RooflineRecord>, roofline, "", "Kernels against the roofline")                                  \
+  F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
+  F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
+  F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \
+  F(std::vector<RecordedWindowRecord>, recorded, "", "How much was recorded, over time")                        \
+  F(std::vector<UndisturbedRecord>, undisturbed, "", "Step times without the recorder")                         \
+  F(std::vector<StepRecord>, steps, "", "Every step")                                                           \
+  F(std::vector<CriticalPathRecord>, critical_path, "", "What a step's time consists of")                       \
+  F(std::vector<CriticalPathWorkRecord>, critical_path_work, "", "Its GPU work by category")                    \
+  F(IfAny<std::vector<WhatIfRecord>>, what_ifs, "", "Of --what-if; left out without it")                        \
+  F(std::vector<HostRecord>, host, "", "Host time against GPU time")                                            \
+  F(IfAny<std::vector<HostPlaceRecord>>, host_places, "", "Python code; left out where none was seen")          \
+  F(IfAny<std::vector<LaunchPlaceRecord>>, launch_places, "", "GPU time by code; left out where none was seen") \
+  F(IfAny<std::vector<HostPaceRecord>>, host_pace, "", "How fast its CPU was; left out where nothing tells")    \
+  F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                               \
+  F(std::optional<MemoryReport>, memory, "", "Device memory")                                                   \
+  F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                         \
+  F(std::vector<Finding>, findings, "", "The most important first")                                             \
+  F(std::vector<CannotTell>, cannot_tell, "", "What this recording does not answer")                            \
+  F(std::vector<DiagnosticRecord>, diagnostics, "", "Anomalies met while reading")                              \
+  F(std::vector<ConservationCheck>, conservation, "", "Totals that must add up")                                \
   F(std::vector<CoverageRecord>, coverage, "", "What the answers rest on")
 LLMPROF_RECORD(ReportFields, "report", "What a recording shows", LLMPROF_REPORT_FIELDS)
 

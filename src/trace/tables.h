@@ -318,6 +318,13 @@ LLMPROF_TABLE(LibraryCalls, "library_calls", "Calls of GPU math libraries with t
 LLMPROF_TABLE(GraphNodes, "graph_nodes", "CUDA graph nodes captured under a library call, by node",
               LLMPROF_GRAPH_NODE_COLUMNS)
 
+// Nodes that Python code made, and their copies.
+#define LLMPROF_NODE_PLACE_COLUMNS(C)                           \
+  C(uint64_t, node, "", "Node id as gpu_ops.graph_node has it") \
+  C(StringId, stack, "", "Python functions, innermost first")
+LLMPROF_TABLE(NodePlaces, "node_places", "Python code in which CUDA graph nodes were made, by node",
+              LLMPROF_NODE_PLACE_COLUMNS)
+
 // All dependencies between the nodes of executable graphs: a graph has rows here for every node or for none. Nodes that
 // run nothing on the GPU stand among them.
 #define LLMPROF_GRAPH_EDGE_COLUMNS(C)                           \
@@ -362,15 +369,17 @@ LLMPROF_TABLE(ProductRows, "product_rows",
               "Products with weights on other rows than the one before, at every recording level",
               LLMPROF_PRODUCT_ROWS_COLUMNS)
 
-// Where the host was in its Python program. Of host code the stack is that of the call behind it.
-enum class PlaceKind : uint8_t { kWait, kCopy, kAllocation, kHostCode };
-#define LLMPROF_HOST_PLACE_COLUMNS(C)                                                                       \
-  C(TimeNs, start_ns, "ns", "Start")                                                                        \
-  C(DurationNs, dur_ns, "ns", "Duration; 0 for copies and allocations")                                     \
-  C(Always<ThreadId>, thread, "", "Row in threads")                                                         \
-  C(PlaceKind, kind, "", "wait (at every recording level), copy, allocation, or host-code: 100 us or more") \
+// Where the host was in its Python program. Of host code the stack is that of the call behind it. Launches are a sample
+// of all, drawn at random: each one as likely as any other.
+enum class PlaceKind : uint8_t { kWait, kCopy, kAllocation, kHostCode, kLaunch };
+#define LLMPROF_HOST_PLACE_COLUMNS(C)                                                                        \
+  C(TimeNs, start_ns, "ns", "Start")                                                                         \
+  C(DurationNs, dur_ns, "ns", "Duration; 0 for allocations")                                                 \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                                          \
+  C(PlaceKind, kind, "",                                                                                     \
+    "wait (at every recording level), copy, allocation, host-code: 100 us or more, or launch: some of them") \
   C(StringId, stack, "", "Python functions, innermost first, or empty")
-LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, allocates or keeps the GPU waiting",
+LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, allocates, launches or keeps the GPU waiting",
               LLMPROF_HOST_PLACE_COLUMNS)
 
 // How fast the CPU of a thread was: the same work each time (base/pace_work.h), so that twice the time is half the
@@ -567,6 +576,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(Counters, counters)              \
   T(LibraryCalls, library_calls)     \
   T(GraphNodes, graph_nodes)         \
+  T(NodePlaces, node_places)         \
   T(GraphEdges, graph_edges)         \
   T(GraphLaunches, graph_launches)   \
   T(LaunchSites, launch_sites)       \

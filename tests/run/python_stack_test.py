@@ -16,10 +16,10 @@ library.python_stack.restype = ctypes.c_int64
 failures = []
 
 
-def read():
+def read(of_models=False):
     text = ctypes.create_string_buffer(2000)
     key = ctypes.c_uint64()
-    length = library.python_stack(text, ctypes.c_int64(len(text)), ctypes.byref(key))
+    length = library.python_stack(text, ctypes.c_int64(len(text)), ctypes.byref(key), int(of_models))
     return (text.raw[:length].decode() if length >= 0 else None), key.value
 
 
@@ -127,6 +127,24 @@ def modules():
         failures.append("a call by another package is told as a module's")
 
 
+def models():
+    """Where kernels are launched, the frames of a package that holds the model are wanted, and PyTorch's not."""
+    names = {}
+    for name, path in (("llama", "/x/site-packages/transformers/models/llama.py"), ("linear", "/x/site-packages/torch/nn/linear.py"),
+                       ("jit", "/x/dist-packages/triton/runtime/jit.py"), ("wrapped", "/usr/lib/python3.11/contextlib.py")):
+        exec(compile(f"def {name}(f):\n    return f()\n", path, "exec"), names)
+
+    def launch(of_models):
+        return names["llama"](lambda: names["wrapped"](lambda: names["linear"](lambda: names["jit"](lambda: read(of_models)[0]))))
+
+    for of_models in (False, True):
+        frames = [frame.split(" ")[0].rpartition(".")[2] for frame in launch(of_models).split(" < ")]
+        frames = [frame for frame in frames if frame != "<lambda>"]
+        wanted = ["read"] + ["llama"] * of_models + ["launch", "models"]
+        if frames[:len(wanted)] != wanted:
+            failures.append(f"frames of {'models' if of_models else 'the program'}: {frames}, wanted {wanted}")
+
+
 def hashes():
     keys = [read()[1] for _ in range(2)]
     if keys[0] != keys[1]:
@@ -147,6 +165,7 @@ def main():
         return 1 if known else 77
     all_cases()
     modules()
+    models()
     hashes()
     # Other threads run Python meanwhile, and stacks are read in several threads at once.
     stop = threading.Event()

@@ -2,6 +2,9 @@
 // planted causes that only API calls, kernels and library calls show, each with a healthy twin.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
+
 #include "analyze_live_copy.h"
 #include "analyze_recording.h"
 #include "derive_named_request.h"
@@ -193,6 +196,63 @@ TEST(LivePlanted, NormsComeBeforeOtherPassesWhereTheyAreMostOfThem) {
   EXPECT_LT(others->share, finding_of(most, "norm-unfused")->share) << "behind what it is on top of";
   EXPECT_EQ(first_finding(few), "small-kernels-unfused");
   EXPECT_EQ(finding_of(few, "norm-unfused"), nullptr);
+}
+
+// One launch of seven is placed, as the recorder does with launches that it draws; seven divides no step's launches.
+Trace placed(Trace trace) {
+  const StringId linear = trace.strings.intern("linear (/srv/app/model.py:10) < layer (/srv/app/model.py:50)");
+  const StringId norm = trace.strings.intern("norm (/srv/app/model.py:20) < layer (/srv/app/model.py:51)");
+  const StringId gate = trace.strings.intern("gate (/srv/app/model.py:30) < layer (/srv/app/model.py:52)");
+  for (Row row = 0; row < trace.gpu_ops.size(); row += 7) {
+    const GpuOpId op = row;
+    const std::string_view name = trace.text(trace.gpu_ops.name[op]);
+    const ApiCallId call = trace.gpu_links.api[op];
+    TraceBuilder(trace).add<HostPlaces>({.start_ns = trace.api_calls.start_ns[call],
+                                         .dur_ns = trace.api_calls.dur_ns[call],
+                                         .thread = 0,
+                                         .kind = PlaceKind::kLaunch,
+                                         .stack = name == "gemm_layer"                             ? linear
+                                                  : name.find("sigmoid") != std::string_view::npos ? gate
+                                                                                                   : norm});
+  }
+  return trace;
+}
+
+TEST(LivePlanted, CodeThatLaunchesTheWorkIsEstimatedFromSomeLaunches) {
+  const Report report = report_of(placed(run_norms(2)));
+  ASSERT_EQ(report.launch_places.size(), 3U);
+  const double linear_ms = 2, norm_ms = 10 * 0.152, gate_ms = 20 * 0.04, all_ms = linear_ms + norm_ms + gate_ms;
+  const std::array names{"linear (model.py:10)", "norm (model.py:20)", "gate (model.py:30)"};
+  const std::array want_ms{linear_ms, norm_ms, gate_ms};
+  const std::array want_ops{20.0, 50.0, 20.0};
+  for (size_t i = 0; i < names.size(); ++i) {
+    const LaunchPlaceRecord& row = report.launch_places[i];
+    EXPECT_EQ(row.place.substr(0, row.place.find(" < ")), names[i]);
+    // Kernels of equal name and shape take equally long here, so that what is estimated is exact.
+    EXPECT_NEAR(row.gpu_ms_per_step, want_ms[i], 1e-9) << names[i];
+    EXPECT_NEAR(row.gpu_frac, want_ms[i] / all_ms, 1e-9);
+    EXPECT_NEAR(row.per_step, want_ops[i], 1e-9);
+    EXPECT_NEAR(static_cast<double>(row.seen), 10 * want_ops[i] / 7, 8);
+  }
+  const Finding* const norms = finding_of(report, "norm-unfused");
+  ASSERT_TRUE(norms != nullptr && !norms->where.empty());
+  EXPECT_EQ(norms->where[0].name, "norm (model.py:20) < layer (model.py:51)");
+  EXPECT_EQ(norms->where.size(), 1U) << "products and gates stay as they are";
+  const Finding* const gates = finding_of(report, "small-kernels-unfused");
+  ASSERT_TRUE(gates != nullptr && !gates->where.empty());
+  EXPECT_TRUE(report_of(run_norms(2)).launch_places.empty());
+}
+
+TEST(LivePlanted, CodeThatMadeANodeIsThatOfEveryLaunchOfIt) {
+  Loop loop;
+  Trace trace = run_loop(loop, true);
+  const StringId code = trace.strings.intern("layer (/srv/app/model.py:50)");
+  TraceBuilder(trace).add<NodePlaces>({.node = 1, .stack = code});
+  const Report report = report_of(trace);
+  ASSERT_EQ(report.launch_places.size(), 1U);
+  EXPECT_EQ(report.launch_places[0].place, "layer (model.py:50)");
+  EXPECT_NEAR(report.launch_places[0].gpu_frac, 1, 1e-9);
+  EXPECT_EQ(report.launch_places[0].seen, loop.steps * loop.kernels);
 }
 
 TEST(LivePlanted, AWaitAfterEveryKernel) {

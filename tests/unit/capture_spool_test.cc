@@ -59,6 +59,7 @@ MEMBERS(GraphLaunch, a, b, c, d, e)
 MEMBERS(ApiCall, a, b, c, d, e, f)
 MEMBERS(CallTarget, a, b, c)
 MEMBERS(GraphEdge, a, b)
+MEMBERS(NodePlace, a, b)
 MEMBERS(ModuleDef, a, b, c)
 MEMBERS(Frame, a, b)
 MEMBERS(LaunchSite, a, b, c, d, e, f, g)
@@ -145,10 +146,11 @@ bool same_record(Record a, Record b) {
       members(a));
 }
 
-using Any = std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy,
-                         Memset, GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark,
-                         LibraryCall, GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample,
-                         GpuSample, LaunchSite, ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace, HostPace>;
+using Any =
+    std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy, Memset,
+                 GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark, LibraryCall,
+                 GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite,
+                 ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace, HostPace, NodePlace>;
 
 struct Collector {
   std::vector<Any> records;

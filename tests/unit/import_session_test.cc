@@ -314,6 +314,10 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   writer.add(spool::GraphNode{400, 401, 0});    // in a circle
   writer.add(spool::GraphNode{401, 400, 0});
   writer.add(spool::GraphNode{150, 0, 4});
+  writer.add(spool::NodePlace{101, writer.text("norm (model.py:20)")});
+  writer.add(spool::NodePlace{100, writer.text("linear (model.py:10)")});
+  writer.add(spool::GraphNode{201, 103, 0});  // of one that was captured outside every call, which is not recorded
+  writer.add(spool::NodePlace{103, writer.text("gate (model.py:30)")});
   writer.close();
   const Trace trace = import();
   ASSERT_EQ(trace.library_calls.size(), 2U);
@@ -329,6 +333,11 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   EXPECT_EQ(trace.text(trace.library_calls.epilogue[0]), "BIAS");
   EXPECT_EQ(trace.graph_nodes.node, (std::vector<uint64_t>{100, 150, 200, 300}));
   EXPECT_EQ(trace.graph_nodes.library_call, (std::vector<LibraryCallId>{1, 0, 1, 1}));
+  EXPECT_EQ(trace.node_places.node, (std::vector<uint64_t>{100, 101, 200, 201, 300}));
+  std::vector<std::string_view> code;
+  for (const StringId stack : trace.node_places.stack) code.push_back(trace.text(stack));
+  EXPECT_EQ(code, (std::vector<std::string_view>{"linear (model.py:10)", "norm (model.py:20)", "linear (model.py:10)",
+                                                 "gate (model.py:30)", "linear (model.py:10)"}));
 }
 
 TEST_F(CaptureTest, CallsHaveTheStreamAndTheEventThatStandBehindThem) {

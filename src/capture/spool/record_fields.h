@@ -319,6 +319,12 @@ void code_one(C& c, R& r, const GraphEdge& last) {
 }
 
 template <class C, class R>
+void code_one(C& c, R& r, const NodePlace& last) {
+  c.delta(r.node, last.node);
+  c.integer(r.stack);
+}
+
+template <class C, class R>
 void code_one(C& c, R& r, const ProductRows& last) {
   c.time(r.time_ns, last.time_ns);
   c.integer(r.thread);

@@ -242,6 +242,12 @@ struct GraphNode {
   uint64_t call = 0;  // LibraryCall under which it was captured, 0 if none
 };
 
+// Where the thread was in its Python program when it made a node of a graph, by capture or by hand.
+struct NodePlace {
+  uint64_t node = 0;
+  Id stack = 0;  // text of the thread's Python stack
+};
+
 // A dependency between two nodes of an executable graph: `node` begins after `after`; 0: when the graph does. Complete
 // for the nodes that it has. Nodes that run nothing on the GPU stand among them.
 struct GraphEdge {
@@ -266,12 +272,13 @@ struct ProductRows {
 };
 
 // Where a thread was in its Python program. Calls that wait for the GPU are recorded at every level, with or without
-// Python; the others where API calls are, at their start, and only with it.
+// Python; the others where API calls are, and only with it: copies with the time of their call, allocations with none.
 enum class PlaceKind : uint8_t {
   kWait,        // a call that waits for the GPU
-  kCopy,        // a copy or fill
+  kCopy,        // a copy by a call that need not wait for it, but does where host memory is pageable
   kAllocation,  // of memory, not from a pool
   kHostCode,    // the program's own code between two CUDA calls, if it is long; the stack is that of the later call
+  kLaunch,      // of a kernel: some of them, drawn at random (inject/cupti/api_calls.cc)
 };
 struct HostPlace {
   PlaceKind kind = PlaceKind::kWait;

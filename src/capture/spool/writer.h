@@ -63,6 +63,7 @@ class Writer {
   void add(const LibraryCall& record);
   void add(const GraphNode& record);
   void add(const GraphEdge& record);
+  void add(const NodePlace& record);
   void add(const RecurringCall& record);
   void add(const ProductRows& record);
   void add(const HostPlace& record);

@@ -41,9 +41,10 @@ export function add_operators(page: Page): void {
 }
 
 export function add_kernels(page: Page): void {
-  page.claim('kernels_topk', 'launch_sites');
+  page.claim('kernels_topk', 'launch_sites', 'launch_places');
   const rows = rows_of(page.data['kernels_topk']);
   const sites = rows_of(page.data['launch_sites']);
+  const code = rows_of(page.data['launch_places']);
   const sums = ['total_ms', 'calls', 'share', 'flops', 'bytes'];
   page.section(
     'kernels',
@@ -89,6 +90,18 @@ export function add_kernels(page: Page): void {
           columns: ['kernel', 'site', 'stacks', 'kernel_stacks', 'kernel_ms', 'share'],
           group_by: text_columns(sites),
           short: { kernel: short_kernel_name },
+        })
+      : null,
+    code.length ? el('h3', {}, 'Python code that launches it') : null,
+    code.length
+      ? page.table({
+          id: 'launch_places',
+          caption: 'Device time by the Python code that launches it, estimated from the launches seen',
+          rows: code,
+          columns: ['place', 'stage', 'gpu_ms_per_step', 'gpu_frac', 'per_step', 'seen'],
+          sums: ['gpu_ms_per_step', 'per_step', 'seen'],
+          group_by: text_columns(code),
+          link: to_stage,
         })
       : null,
   );

@@ -34,6 +34,7 @@ struct KnownCall {
   bool changes_graph : 1 = false;      // of one that was made
   bool per_thread_stream : 1 = false;  // stream 0 is the thread's own
   bool enqueues : 1 = false;           // gives the GPU something to do
+  bool copies : 1 = false;             // may return before it is done
 };
 static_assert(sizeof(KnownCall) == 8);
 
@@ -131,15 +132,38 @@ constexpr int64_t kHostCodeLeastNs = 100'000, kHostCodeMostNs = 1'000'000'000;
 void place_call(const KnownCall& call, ThreadState& state) {
   const int64_t code_ns = state.api_end_ns == 0 ? 0 : state.api_start_ns - state.api_end_ns;
   const bool after_code = code_ns >= kHostCodeLeastNs && code_ns <= kHostCodeMostNs;
-  const bool copies = call.step == LoggedStep::kCopy && !call.waits;
-  if (!after_code && !copies && !call.allocates) return;
+  if (!after_code && !call.allocates) return;
   ThreadLog* const log = state.log != nullptr ? state.log : make_thread_log();
   const Id stack = log != nullptr ? python_stack_id(*log) : 0;
   if (stack == 0) return;
   if (after_code) add_host_place(*log, spool::PlaceKind::kHostCode, stack, state.api_end_ns, state.api_start_ns);
-  if (!copies && !call.allocates) return;
-  const spool::PlaceKind kind = copies ? spool::PlaceKind::kCopy : spool::PlaceKind::kAllocation;
-  add_host_place(*log, kind, stack, state.api_start_ns, state.api_start_ns);
+  if (call.allocates)
+    add_host_place(*log, spool::PlaceKind::kAllocation, stack, state.api_start_ns, state.api_start_ns);
+}
+
+// A copy, with the time the call took: one of pageable memory to the host waits for all work before it.
+void place_copy(const ThreadState& state) {
+  if (state.log == nullptr || state.api_end_ns < state.api_start_ns) return;
+  const Id stack = python_stack_id(*state.log);
+  if (stack == 0) return;
+  add_host_place(*state.log, spool::PlaceKind::kCopy, stack, state.api_start_ns, state.api_end_ns);
+}
+
+// One launch of eight, drawn at random, so that every launch of a step has its turn whatever recurs in it. Reading a
+// stack takes a tenth of what a launch takes; of all of them it would be seen.
+void place_launch(ThreadState& state) {
+  if (state.unplaced_launches != 0) {
+    --state.unplaced_launches;
+    return;
+  }
+  state.drawn ^= state.drawn << 13;
+  state.drawn ^= state.drawn >> 17;
+  state.drawn ^= state.drawn << 5;
+  state.unplaced_launches = static_cast<uint8_t>(state.drawn % 15);
+  if (state.log == nullptr || state.api_end_ns < state.api_start_ns) return;
+  const Id stack = python_stack_id(*state.log, FramesOf::kModels);
+  if (stack == 0) return;
+  add_host_place(*state.log, spool::PlaceKind::kLaunch, stack, state.api_start_ns, state.api_end_ns);
 }
 
 Id definition_of(std::atomic<Id>& known, uint32_t layer, uint32_t cbid, const char* function) {
@@ -223,6 +247,7 @@ void choose_calls(const nvidia::CuptiLibrary& api, Level deepest) {
       call.per_thread_stream = contains(name, "_ptsz");
       call.enqueues = call.launches_kernel || call.launches_graph || contains(plain, "Memcpy") ||
                       contains(plain, "Memset") || contains(plain, "LaunchHostFunc");
+      call.copies = contains(plain, "Memcpy") && !call.waits;
       call.kept = worth_recording(plain, runtime) ||
                   (runtime && deepest == Level::kDeep && !mere_question(plain) && !contains(plain, "Launch"));
     }
@@ -314,6 +339,8 @@ CallEnd on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackDat
     correlation_max.store(data.correlation, std::memory_order_relaxed);
   if (records_kernels()) {
     record(call, layer, cbid, data, state);
+    if (call.copies) place_copy(state);
+    if (call.launches_kernel) place_launch(state);
     // A wait that a hook did not see: of a program that has the runtime in itself.
     if (call.waits && !state.waits && state.log != nullptr)
       add_host_place(*state.log, spool::PlaceKind::kWait, python_stack_id(*state.log), state.api_start_ns,

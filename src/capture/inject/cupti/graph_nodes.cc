@@ -217,6 +217,14 @@ void read_edges(void* graph) {
   write_edges(reader.found());
 }
 
+void place_node(uint64_t node) {
+  ThreadLog* const log = thread_log();
+  const Id stack = log != nullptr ? python_stack_id(*log, FramesOf::kModels) : 0;
+  if (stack == 0) return;
+  SpoolAccess access;
+  if (access.writer() != nullptr) access.writer()->add(spool::NodePlace{node, stack});
+}
+
 }  // namespace
 
 void graph_node_seen(const nvidia::CuptiLibrary& api, bool cloned, const cupti::ResourceData& resource) {
@@ -235,6 +243,7 @@ void graph_node_seen(const nvidia::CuptiLibrary& api, bool cloned, const cupti::
                                         static_cast<uint32_t>(now.copies.size), graph->node_type});
   } else {
     record.call = current_library_call();
+    place_node(record.node);
     if (record.call == 0) return;  // an instantiated copy without an origin in the spool has no shape either
   }
   SpoolAccess access;

@@ -218,10 +218,15 @@ class Text {
 
 constexpr std::string_view kModuleFile = "/torch/nn/modules/module.py";
 
-bool of_package(std::string_view path) {
-  return path.find("/site-packages/") != std::string_view::npos ||
-         path.find("/dist-packages/") != std::string_view::npos ||
-         path.find("/lib/python3") != std::string_view::npos || path.substr(0, 1) == "<";
+// Whether a frame is left out.
+bool is_other(std::string_view path, FramesOf frames_of) {
+  for (const std::string_view folder : {"/site-packages/", "/dist-packages/"}) {
+    const size_t at = path.find(folder);
+    if (at == std::string_view::npos) continue;
+    const std::string_view package = path.substr(at + folder.size());
+    return frames_of == FramesOf::kProgram || package.starts_with("torch/") || package.starts_with("triton/");
+  }
+  return path.find("/lib/python3") != std::string_view::npos || path.starts_with("<");
 }
 
 }  // namespace
@@ -257,7 +262,7 @@ bool read_python_stack(PythonStack& stack) {
   return stack.count > 0;
 }
 
-size_t python_stack_text(const PythonStack& stack, char* text, size_t size) {
+size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* text, size_t size) {
   constexpr int64_t kPathMost = 200, kNameMost = 80;
   Text out(text, size);
   const auto add_frame = [&](const PythonFrame& frame) {
@@ -274,7 +279,7 @@ size_t python_stack_text(const PythonStack& stack, char* text, size_t size) {
     char path[4 * kPathMost];
     Text path_text(path, sizeof path);
     path_text.add_string(at<const char*>(stack.frames[i].code, python.layout->code_file), kPathMost);
-    if (const std::string_view file(path, path_text.used()); of_package(file)) {
+    if (const std::string_view file(path, path_text.used()); is_other(file, frames_of)) {
       in_module |= frames > 0 && file.ends_with(kModuleFile);
       continue;
     }

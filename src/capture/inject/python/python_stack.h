@@ -33,9 +33,12 @@ struct PythonStack {
 // False where the calling thread runs no Python, or one of an unknown version. About 5 ns a frame.
 bool read_python_stack(PythonStack& stack);
 
-// "function (path:line) < function (path:line)", innermost first; frames of installed packages and of the standard
-// library are left out where there are any of the program's own; where one of its functions was called as a module of
-// PyTorch, [nn.Module] stands behind it. Returns the length.
-size_t python_stack_text(const PythonStack& stack, char* text, size_t size);
+// Which frames make a text: the program's own, or those of installed packages too but PyTorch's and Triton's (models
+// are often a package's: transformers). Where there are none of them, the innermost of all.
+enum class FramesOf : uint8_t { kProgram, kModels };
+
+// "function (path:line) < function (path:line)", innermost first; where one of these functions was called as a module
+// of PyTorch, [nn.Module] stands behind it. Returns the length.
+size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* text, size_t size);
 
 }  // namespace llmprof::inject

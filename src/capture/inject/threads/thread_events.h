@@ -13,6 +13,7 @@
 
 #include "base/cpu_wait.h"
 #include "capture/inject/inject.h"
+#include "capture/inject/python/python_stack.h"
 #include "capture/spool/records.h"
 #include "capture/spool/writer.h"
 
@@ -60,7 +61,7 @@ constexpr uint32_t kDepthMax = 256;       // ranges open at once in one thread; 
 constexpr uint32_t kTextCacheSets = 256;  // of two entries each
 constexpr uint32_t kShapeCacheSize = 256;
 constexpr uint32_t kStreamCacheSize = 64;
-constexpr uint32_t kStackCacheSize = 256;
+constexpr uint32_t kStackCacheSize = 1024;
 
 // A range between push and pop. The atomic members are read by whoever drains, as a sequence lock over handle.
 struct OpenRange {
@@ -156,6 +157,8 @@ struct ThreadState {
   bool passes_over = false;                        // the thread is inside a library call that nothing is recorded of
   int64_t pace_ns = 0;                             // when the last probe of its CPU's pace ended (host_pace.h)
   CpuWait cpu_wait;                                // as it was then
+  uint8_t unplaced_launches = 0;                   // that pass before one has its Python stack read
+  uint32_t drawn = 0x9E3779B9;                     // of a sequence of random numbers
   uint32_t library_calls = 0;
   uint64_t enqueued_before = 0;  // calls of all threads that gave the GPU work, when the outermost CUDA call began
   bool inside = false;           // the thread is inside the recorder: what it does there is not recorded
@@ -275,7 +278,7 @@ inline void add_product_rows(ThreadLog& log, int64_t rows, int64_t time_ns) {
 }
 
 // The spool's id of the Python stack of the calling thread, from its cache; 0 where there is none.
-Id python_stack_id(ThreadLog& log);
+Id python_stack_id(ThreadLog& log, FramesOf frames_of = FramesOf::kProgram);
 
 // Where the thread was in its Python program from start to end.
 inline void add_host_place(ThreadLog& log, spool::PlaceKind kind, Id stack, int64_t start_ns, int64_t end_ns) {

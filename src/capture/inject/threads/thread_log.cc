@@ -342,13 +342,14 @@ Id text_id(ThreadLog& log, std::string_view text) {
   return set[0].id;
 }
 
-Id python_stack_id(ThreadLog& log) {
+Id python_stack_id(ThreadLog& log, FramesOf frames_of) {
   PythonStack stack;
   if (!read_python_stack(stack)) return 0;
-  CachedShape& cached = log.stacks[stack.hash % kStackCacheSize];
-  if (cached.hash == stack.hash && cached.id != 0) return cached.id;
+  const uint64_t hash = stack.hash + static_cast<uint64_t>(frames_of);
+  CachedShape& cached = log.stacks[hash % kStackCacheSize];
+  if (cached.hash == hash && cached.id != 0) return cached.id;
   char text[kPythonTextMost];
-  cached = {stack.hash, text_id(log, {text, python_stack_text(stack, text, sizeof text)})};
+  cached = {hash, text_id(log, {text, python_stack_text(stack, frames_of, text, sizeof text)})};
   return cached.id;
 }
 
