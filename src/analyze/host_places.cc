@@ -35,11 +35,20 @@ std::string python_place(std::string_view stack) {
   return out;
 }
 
+void add_to_place(std::string_view stack, double ns, double times, std::vector<PlaceAmounts>& places) {
+  const std::string name = python_place(stack);
+  auto known = std::find_if(places.begin(), places.end(), [&](const PlaceAmounts& one) { return one.place == name; });
+  if (known == places.end()) known = places.insert(places.end(), {name, 0, 0});
+  known->ns += ns;
+  known->times += times;
+}
+
 std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const Groups& groups) {
   const HostPlaces& places = trace.host_places;
   std::vector<std::map<std::pair<PlaceKind, StringId>, PlaceSums>> sums(groups.stages.size());
   HostCursor host(groups);
   for (Row row = 0; row < places.size(); ++row) {
+    if (places.kind[row] == PlaceKind::kLaunch) continue;
     const uint32_t stage = host.stage_at(places.thread[row], places.start_ns[row]);
     if (groups.stages[stage].missing == MissingKernels::kAll || places.stack[row] == StringId::kEmpty) continue;
     PlaceSums& sum = sums[stage][{places.kind[row], places.stack[row]}];

@@ -19,11 +19,19 @@ struct PlaceSums {
   int64_t host_ns = 0;
 };
 
-// Those of each stage (rows of Groups::stages), most host time first.
+// Those of each stage (rows of Groups::stages), most host time first; without launches, of which only some are recorded
+// (launch_places.h).
 std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const Groups& groups);
 
 // The two innermost functions of a stack, with the names of their files: "pick (serve.py:40) < decode (serve.py:88)".
 std::string python_place(std::string_view stack);
+
+// Sums by place: stacks that differ in who called the two functions alone are one.
+struct PlaceAmounts {
+  std::string place;
+  double ns = 0, times = 0;
+};
+void add_to_place(std::string_view stack, double ns, double times, std::vector<PlaceAmounts>& places);
 
 std::string_view name_of(PlaceKind kind);
 

@@ -71,8 +71,8 @@ void analyze_launch_places(const Context& context, Report& report, std::vector<C
   for (const LaunchPlace& place : context.launch_places) {
     const uint32_t stage = groups.kernel_keys.key(groups.kernel_of[place.op]).stage;
     const StringId stack = place.stack;
-    auto& [longest, sums] = stages[stage][python_place(trace.text(stack))];
-    if (sums.known == 0) longest = stack;
+    auto& [first_seen, sums] = stages[stage][python_place(trace.text(stack))];
+    if (sums.known == 0) first_seen = stack;
     sums.ns += place.weight * static_cast<double>(trace.gpu_ops.dur_ns[place.op]);
     sums.ops += place.weight;
     ++sums.known;

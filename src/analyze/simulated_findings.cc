@@ -208,31 +208,22 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
   return gone;
 }
 
-// Which code launches what a change makes less of: at most three places, none of them with a tenth of what the first
-// has.
+// Which code launches what a change makes less of: at most three places, none of them with less than a tenth of what
+// the first has.
 void add_launching_code(const FindingContext& finding, const Simulated& one) {
   constexpr size_t kPlacesMost = 3;
   constexpr double kPartMin = 0.1;
   const auto is_python = [](const FindingPlace& place) { return place.kind != "kernel"; };
   if (std::any_of(one.finding->where.begin(), one.finding->where.end(), is_python)) return;
-  struct Place {
-    std::string name;
-    double saved_ns = 0, launches = 0;
-  };
-  std::vector<Place> places;  // stacks that differ in who called the two functions alone are one place
-  for (const Simulation::Place& of_stack : finding.simulation->places(one.stage->stage, one.change)) {
-    const std::string name = python_place(finding.trace().text(of_stack.stack));
-    auto known = std::find_if(places.begin(), places.end(), [&](const Place& place) { return place.name == name; });
-    if (known == places.end()) known = places.insert(places.end(), {name, 0, 0});
-    known->saved_ns += of_stack.saved_ns;
-    known->launches += of_stack.launches;
-  }
+  std::vector<PlaceAmounts> places;
+  for (const Simulation::Place& of : finding.simulation->places(one.stage->stage, one.change))
+    add_to_place(finding.trace().text(of.stack), of.saved_ns, of.launches, places);
   std::stable_sort(places.begin(), places.end(),
-                   [](const Place& a, const Place& b) { return a.saved_ns > b.saved_ns; });
+                   [](const PlaceAmounts& a, const PlaceAmounts& b) { return a.ns > b.ns; });
   const double steps = std::max(1.0, static_cast<double>(one.stage->group->steps.size()));
   for (size_t i = 0; i < std::min(kPlacesMost, places.size()); ++i)
-    if (places[i].saved_ns >= kPartMin * places[0].saved_ns)
-      one.finding->where.push_back({"python", places[i].name, places[i].launches / steps});
+    if (places[i].ns >= kPartMin * places[0].ns)
+      one.finding->where.push_back({"python", places[i].place, places[i].times / steps});
 }
 
 // Where no change by itself brings much, but several do together, that is the answer: of the stages that make up most
@@ -317,28 +308,20 @@ bool FindingContext::worth(const StageView& stage, std::string_view what_if, boo
 
 void FindingContext::add_places(const StageView& stage, PlaceKind kind, Finding& finding, bool but_ends) const {
   constexpr size_t kPlacesMost = 3;
-  struct Place {
-    std::string name;
-    double per_step = 0;
-  };
-  // Stacks that differ in who called the two functions alone are one place.
-  std::vector<Place> of_kind;
+  std::vector<PlaceAmounts> of_kind;
   const double steps = std::max(1.0, static_cast<double>(stage.group->steps.size()));
-  for (const PlaceSums& place : places[stage.stage]) {
-    if (place.kind != kind) continue;
-    const std::string name = python_place(trace().text(place.stack));
-    auto known = std::find_if(of_kind.begin(), of_kind.end(), [&](const Place& one) { return one.name == name; });
-    if (known == of_kind.end()) known = of_kind.insert(of_kind.end(), {name, 0});
-    known->per_step += static_cast<double>(place.count) / steps;
-  }
+  for (const PlaceSums& place : places[stage.stage])
+    if (place.kind == kind)
+      add_to_place(trace().text(place.stack), static_cast<double>(place.host_ns),
+                   static_cast<double>(place.count) / steps, of_kind);
   if (but_ends) {
     // The wait for all of a step's work is the longest, and there once.
-    if (of_kind.size() > 1 && of_kind.front().per_step <= 1.05) of_kind.erase(of_kind.begin());
+    if (of_kind.size() > 1 && of_kind.front().times <= 1.05) of_kind.erase(of_kind.begin());
     std::stable_sort(of_kind.begin(), of_kind.end(),
-                     [](const Place& a, const Place& b) { return a.per_step > b.per_step; });
+                     [](const PlaceAmounts& a, const PlaceAmounts& b) { return a.times > b.times; });
   }
   for (size_t i = 0; i < std::min(kPlacesMost, of_kind.size()); ++i)
-    finding.where.push_back({"python", of_kind[i].name, of_kind[i].per_step});
+    finding.where.push_back({"python", of_kind[i].place, of_kind[i].times});
 }
 
 void simulate_findings(const FindingContext& finding, std::vector<Finding>& found) {

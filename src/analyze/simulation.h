@@ -43,9 +43,9 @@ class Simulation {
 
   // Row of Groups::stages. Nothing where none of its steps can be replayed.
   std::optional<StageGain> gain(uint32_t stage, const Combination& combination);
-  // Where in the program that time goes: Python code that launches what takes less then, and how much less in all
-  // replayed steps, ns, most first. Kernels count where a change is of kernels, else the host's calls and the code
-  // before them.
+  // Where in the program that time goes: Python code that launches what takes less then, and how much less in all of
+  // its steps, ns, most first. Kernels count where a change is of kernels, else the host's calls and the code before
+  // them.
   struct Place {
     StringId stack = StringId::kEmpty;
     double saved_ns = 0, launches = 0;

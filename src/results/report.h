@@ -294,7 +294,7 @@ LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPR
   F(std::string, kind, "", "wait, copy, allocation, or host-code: 100 us or more between calls") \
   F(std::string, place, "", "The two innermost Python functions, with file and line")            \
   F(double, per_step, "", "Times per step")                                                      \
-  F(OptDouble, host_ms_per_step, "ms", "Host time per step, of waits and of host code")          \
+  F(OptDouble, host_ms_per_step, "ms", "Host time per step, of waits, copies and host code")     \
   F(std::string, stack, "", "All functions of the program, innermost first")
 LLMPROF_RECORD(HostPlaceRecord, "host_places", "Python code that waits, copies, allocates or keeps the GPU waiting",
                LLMPROF_HOST_PLACE_FIELDS)

@@ -240,6 +240,7 @@ TEST(LivePlanted, CodeThatLaunchesTheWorkIsEstimatedFromSomeLaunches) {
   EXPECT_EQ(norms->where.size(), 1U) << "products and gates stay as they are";
   const Finding* const gates = finding_of(report, "small-kernels-unfused");
   ASSERT_TRUE(gates != nullptr && !gates->where.empty());
+  EXPECT_TRUE(report.host_places.empty()) << "a sample is no count of launches";
   EXPECT_TRUE(report_of(run_norms(2)).launch_places.empty());
 }
 

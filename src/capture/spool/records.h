@@ -272,7 +272,8 @@ struct ProductRows {
 };
 
 // Where a thread was in its Python program. Calls that wait for the GPU are recorded at every level, with or without
-// Python; the others where API calls are, and only with it: copies with the time of their call, allocations with none.
+// Python; the others where API calls are, and only with it: copies and launches
+// with the time of their call, allocations with none.
 enum class PlaceKind : uint8_t {
   kWait,        // a call that waits for the GPU
   kCopy,        // a copy by a call that need not wait for it, but does where host memory is pageable
