@@ -43,6 +43,7 @@ constexpr int kLaunchesPerSample = 40;
 constexpr size_t kSamplesLeast = 5;        // of a row
 constexpr size_t kAtFullPaceLeast = 20;    // samples of a kind in a turn, if that can be had
 constexpr int kLongestTimes = 4;           // so many times as long a kind is timed for that at most
+constexpr size_t kStretchesMost = 16;      // rows of a kind in a turn at one pace, the longest
 constexpr int kQueued = 256;               // kernels behind one that holds the GPU up until all are launched
 constexpr uint64_t kHoldCycles = 8000000;  // 4 to 6 ms
 constexpr int kGraphTurns = 24;            // kernels and graphs by turns behind one
@@ -202,20 +203,25 @@ class CallTimer {
   }
 
   // A row for each stretch of samples at full pace, or of others; those that are too short only where a kind has
-  // nothing else.
+  // nothing else. Of a host whose pace changes all the time only the longest, of which most is known.
   std::vector<CallCost> rows() const {
     std::vector<CallCost> out;
     for (const Taken& taken : taken_) {
       const std::vector<Sample>& samples = taken.samples;
       const auto full = [&](const Sample& one) { return one.pace_ns * kFullPace <= best_pace_ns_; };
-      bool any = false;
+      std::array<std::vector<std::pair<size_t, size_t>>, 2> stretches;  // begin and end, of others and at full pace
       for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
         while (end < samples.size() && full(samples[end]) == full(samples[begin])) ++end;
-        if (end - begin < kSamplesLeast) continue;
-        out.push_back(row(taken, begin, end));
-        any = true;
+        if (end - begin >= kSamplesLeast) stretches[full(samples[begin]) ? 1 : 0].emplace_back(begin, end);
       }
-      if (!any) out.push_back(row(taken, 0, samples.size()));
+      if (stretches[0].empty() && stretches[1].empty()) stretches[0].emplace_back(0, samples.size());
+      for (std::vector<std::pair<size_t, size_t>>& of_pace : stretches) {
+        std::stable_sort(of_pace.begin(), of_pace.end(), [](const auto& one, const auto& other) {
+          return one.second - one.first > other.second - other.first;
+        });
+        if (of_pace.size() > kStretchesMost) of_pace.resize(kStretchesMost);
+        for (const auto& [begin, end] : of_pace) out.push_back(row(taken, begin, end));
+      }
     }
     return out;
   }

@@ -20,7 +20,8 @@ namespace llmprof::device::cuda {
 // a kernel of about 2 us to that of the next, queued on a stream and in a graph. graph_32, graph_256: cuGraphLaunch of
 // so many kernels. gpu_graph: from the start of such a kernel to that of the next, where a graph of kGraphTurnNodes of
 // them lies between two. About `seconds` for each; up to four times that where the host is at its full pace too seldom.
-// A row is of samples one after the other between which the host kept its pace, so a turn may have several of a kind.
+// A row is of samples one after the other between which the host kept its pace, so a turn may have several of a kind,
+// at most 16 of each pace.
 //
 // Processes of one machine differ by a factor of two in this, so the recorder is to be switched within one: before each
 // of `turns` turns `switch_recorder(turn)` is called. Without it (null) there is one turn. The graphs are made in the
