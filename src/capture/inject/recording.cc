@@ -41,7 +41,7 @@ StepKeys step_keys;
 std::atomic<bool> has_unrecorded{false};
 std::atomic<bool> place_wanted{false};  // a window begins or ends at the next place between steps
 std::atomic<bool> step_over{false};     // the drain thread was woken at such a place
-std::atomic<int64_t> recorded_since_ns{0}, unrecorded_since_ns{0}, disturbed_ns{0};
+std::atomic<int64_t> recorded_since_ns{0}, unrecorded_since_ns{0}, disturbed_ns{0}, graph_made_ns{0};
 std::atomic<int64_t> leaving_took_ns{0};  // not yet accounted
 
 Conditions conditions() {
@@ -114,6 +114,7 @@ bool follow_windows(Level level, int64_t now, WindowPlan::Place place) {
   const bool attached = attachment.attached.load(std::memory_order_relaxed);
   StepKeys::Summary steps = step_keys.summary(now);
   steps.disturbed_ns = disturbed_ns.load(std::memory_order_relaxed);
+  steps.graph_made_ns = graph_made_ns.load(std::memory_order_relaxed);
   const bool recorded = windows.decide(now, steps, place, attached);
   place_wanted.store(windows.waits_for_place(), std::memory_order_relaxed);
   judge_cost();
@@ -259,6 +260,13 @@ void publish_steps(session::Slot& slot) {
 
 void step_disturbed(int64_t time_ns) { disturbed_ns.store(time_ns, std::memory_order_relaxed); }
 
+// As at a wait, the drain thread switches.
+void graph_made_for_steps(int64_t time_ns) {
+  if (!tells_steps()) return;
+  graph_made_ns.store(time_ns, std::memory_order_relaxed);
+  if (!records_kernels()) wake_drain_thread();
+}
+
 void first_call_ended() {
   const int64_t now = now_ns();
   if (!records_kernels()) return;
@@ -385,7 +393,8 @@ void abandon_recording() {
   new (&step_keys) StepKeys();
   place_wanted.store(false);
   step_over.store(false);
-  for (std::atomic<int64_t>* time : {&recorded_since_ns, &unrecorded_since_ns, &disturbed_ns, &leaving_took_ns})
+  for (std::atomic<int64_t>* time :
+       {&recorded_since_ns, &unrecorded_since_ns, &disturbed_ns, &graph_made_ns, &leaving_took_ns})
     time->store(0);
   open_capture_ranges.store(0);
   closed_steps.store(0);

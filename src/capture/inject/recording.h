@@ -60,6 +60,8 @@ inline void kernel_launched(ThreadState& state, const void* function, int64_t ti
 void host_waited(int64_t time_ns);
 // A call that no steady step makes: code was loaded, memory allocated, a graph made.
 void step_disturbed(int64_t time_ns);
+// A graph was made executable: steps of another kind begin.
+void graph_made_for_steps(int64_t time_ns);
 
 // What counter samplers and `run` want to know of them.
 void publish_steps(session::Slot& slot);

@@ -334,6 +334,7 @@ CallEnd on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackDat
   const bool gpu_idle = leaves_gpu_idle(call, data, state);
   if (call.arguments == CallArguments::kRecord) event_recorded(data);
   if (call.disturbs) step_disturbed(state.api_start_ns);
+  if (call.instantiates) graph_made_for_steps(now_ns());
   std::atomic<uint32_t>& correlation_max = attachment.launches.correlation_max;
   if (data.correlation > correlation_max.load(std::memory_order_relaxed))
     correlation_max.store(data.correlation, std::memory_order_relaxed);

@@ -14,6 +14,8 @@ constexpr int64_t kPauseMostNs = 600 * kS;
 constexpr int64_t kMinimumNs = 2 * kS;
 constexpr int64_t kAwaitingShare = 3;
 constexpr uint32_t kMissedMost = 5;
+// A server makes its graphs one after the other, and its steps come behind them all.
+constexpr uint32_t kGraphWindowsMost = 3;
 constexpr int64_t kRareMostNs = 5 * kS, kAwaitedMostNs = 10 * kS;
 // A place between steps is waited for so long, an idle moment so long.
 constexpr int64_t kPlaceLeastNs = 50 * kMs, kPlaceMostNs = 5 * kS, kIdleMostNs = kS;
@@ -61,6 +63,11 @@ bool WindowPlan::may_wait(int64_t now_ns) const {
   return spent_ns_ <= kMinimumNs + scaled(now_ns - started_ns_, budget_);
 }
 
+bool WindowPlan::opens_for_graph(int64_t now_ns, const StepKeys::Summary& steps) const {
+  return steps.graph_made_ns >= phase_ns_ && steps.graph_made_ns <= now_ns && graph_windows_ < kGraphWindowsMost &&
+         may_wait(now_ns);
+}
+
 bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
   const int64_t since_ns = now_ns - phase_ns_;
   if (phase_ == Phase::kFull) {
@@ -76,6 +83,7 @@ bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
   if (phase_ == Phase::kPause) {
     next_ns_ = edge_ns_;
     if (waits_for(now_ns, steps)) next_ns_ = std::min(next_ns_, steps.due_ns);
+    if (opens_for_graph(now_ns, steps)) next_ns_ = now_ns;
     return now_ns >= next_ns_;
   }
   next_ns_ = rare_ ? std::min(edge_ns_, now_ns + 100 * kMs) : edge_ns_;
@@ -104,6 +112,7 @@ void WindowPlan::change(int64_t now_ns, const StepKeys::Summary& steps) {
   wanted_ns_ = 0;
   if (phase_ != Phase::kPause) return close(now_ns, steps);
   const bool early = now_ns < edge_ns_;
+  if (opens_for_graph(now_ns, steps)) ++graph_windows_;
   phase_ = Phase::kWindow;
   phase_ns_ = now_ns;
   rare_ = false;

@@ -166,11 +166,11 @@ StepKey* StepKeys::find(KeyKind kind, uint64_t stage, uint64_t shape) {
   return place(kind, both);
 }
 
-void StepKeys::begins(StepKey& key, int64_t now_ns) {
+void StepKeys::begins(StepKey& key, int64_t now_ns, int64_t disturbed_ns) {
   if (key.seen.fetch_add(1, std::memory_order_relaxed) != 0) key.period.add(now_ns - loaded(key.last_begin_ns));
   store(key.last_begin_ns, now_ns);
   count_up(key.open);
-  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel) count_round(key, now_ns);
+  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel) count_round(key, now_ns, disturbed_ns);
 }
 
 void StepKeys::waited(int64_t now_ns) {
@@ -178,12 +178,16 @@ void StepKeys::waited(int64_t now_ns) {
   store(last_wait_ns_, now_ns);
 }
 
-void StepKeys::count_round(StepKey& key, int64_t now_ns) {
+void StepKeys::count_round(StepKey& key, int64_t now_ns, int64_t disturbed_ns) {
   const uint64_t round = waits_.load(std::memory_order_relaxed) + 1,
                  before = key.round_at.load(std::memory_order_relaxed);
   const int64_t since_ns = now_ns - loaded(key.round_begin_ns);
-  // Waits are not seen while CUPTI is away: then what goes on for longer than it takes to come and go recurs.
-  if (round == before && since_ns < kLongPeriodNs) return;
+  if (round == before) {
+    // Waits are not seen while CUPTI is away: then what goes on for longer than it takes to come and go recurs. Where
+    // code was loaded meanwhile, that is what took so long.
+    if (disturbed_ns >= loaded(key.round_begin_ns)) store(key.round_begin_ns, now_ns);
+    if (now_ns - loaded(key.round_begin_ns) < kLongPeriodNs) return;
+  }
   if (before != 0 && round != before) key.round.add(since_ns);
   count_up(key.rounds);
   key.round_at.store(round, std::memory_order_relaxed);
@@ -227,7 +231,7 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
 
 void StepKeys::recurs(StepKey& key, int64_t now_ns, const Conditions& conditions) {
   const int64_t before_ns = loaded(key.last_begin_ns);
-  begins(key, now_ns);
+  begins(key, now_ns, conditions.disturbed_ns);
   if (loaded(key.seen) > 1)
     ends(key, before_ns, now_ns, conditions);
   else
@@ -271,11 +275,9 @@ StepKeys::CountersCost StepKeys::counters_cost() const {
   return out;
 }
 
-// A call that came in one round only may be of a prompt, however often it came there. Of programs whose waits are not
-// seen nothing is known of that.
-bool StepKeys::came_once(const StepKey& key) const {
-  return key.kind.load(std::memory_order_relaxed) == KeyKind::kRecurring && loaded(key.rounds) < 2 &&
-         waits_.load(std::memory_order_relaxed) != 0;
+// A call that came in one round only may be of a prompt, however often it came there.
+bool StepKeys::came_once(const StepKey& key) {
+  return key.kind.load(std::memory_order_relaxed) == KeyKind::kRecurring && loaded(key.rounds) < 2;
 }
 
 // Of one that came in one round only: whether it did for so long that it is a loop without waits rather than a prompt.

@@ -81,7 +81,8 @@ class StepKeys {
   // The place of a key, taken if it is new; null where the table is full around it. `shape` is 0, or a part of the key
   // that counts only for a stage of few shapes.
   StepKey* find(KeyKind kind, uint64_t stage, uint64_t shape = 0);
-  void begins(StepKey& key, int64_t now_ns);
+  // `disturbed_ns`: as in Conditions, where it is known.
+  void begins(StepKey& key, int64_t now_ns, int64_t disturbed_ns = 0);
   void ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions);
   // An event without an end: the occurrence before it ends with it.
   void recurs(StepKey& key, int64_t now_ns, const Conditions& conditions);
@@ -103,6 +104,7 @@ class StepKeys {
     int64_t last_active_ns = 0;               // the latest beginning or end
     bool open = false;                        // an occurrence of a range goes on
     int64_t disturbed_ns = 0;                 // Conditions::disturbed_ns, for whoever asks to fill in
+    int64_t graph_made_ns = 0;                // when a graph was made executable last; 0: never; likewise
     double cost = -1;                         // of a recorded second, as a share; -1 not known
     // Every range, graph and call that the present steps are made of has its wanted rounds recorded. What does not
     // belong to them, because it came in one round only, is over or is far from due, is not waited for.
@@ -126,7 +128,7 @@ class StepKeys {
  private:
   StepKey* place(KeyKind kind, uint64_t hash);
   double cost() const;
-  void count_round(StepKey& key, int64_t now_ns);
+  void count_round(StepKey& key, int64_t now_ns, int64_t disturbed_ns);
   void count_steady_round(StepKey& key, const Conditions& conditions);
   // The steps that the program makes now, by the keys that have their wanted rounds.
   struct Present {
@@ -136,7 +138,7 @@ class StepKeys {
   Present present_steps(int64_t now_ns) const;
   static bool has_its_share(const StepKey& key, const Present& present);
   bool holds_open(const StepKey& key, int64_t now_ns, const Present& present) const;
-  bool came_once(const StepKey& key) const;
+  static bool came_once(const StepKey& key);
   static bool recurred_for_long(const StepKey& key);
 
   std::atomic<uint64_t> waits_{0};
