@@ -74,6 +74,7 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
       return ns;
     };
     row.host_code_ms.ns = part(replay::PathPart::kHostCode);
+    row.no_input_ms.ns = part(replay::PathPart::kNoInput);
     row.cuda_calls_ms.ns = part(replay::PathPart::kCudaCalls);
     row.launch_latency_ms.ns = part(replay::PathPart::kLaunchLatency);
     row.gpu_work_ms.ns = part(replay::PathPart::kGpuWork);
@@ -82,8 +83,8 @@ void analyze_critical_path(const Context& context, Report& report, std::vector<C
     // What may have been a wait for another thread, and what replay takes too little (or, below 0, too much) for.
     part(replay::PathPart::kUnexplained);
     row.unexplained_ms.ns = row.step_ms.ns;
-    for (const Milliseconds& explained :
-         {row.host_code_ms, row.cuda_calls_ms, row.launch_latency_ms, row.gpu_work_ms, row.gpu_gap_ms, row.wake_up_ms})
+    for (const Milliseconds& explained : {row.host_code_ms, row.no_input_ms, row.cuda_calls_ms, row.launch_latency_ms,
+                                          row.gpu_work_ms, row.gpu_gap_ms, row.wake_up_ms})
       row.unexplained_ms.ns -= explained.ns;
     row.not_recorded = lacking;
     add_work(sum, row, report.critical_path_work);

@@ -15,6 +15,7 @@
 #include "analyze/processor.h"
 #include "base/text_table.h"
 #include "derive/host_calls.h"
+#include "derive/no_input.h"
 
 namespace llmprof {
 namespace {
@@ -126,13 +127,15 @@ struct GapsOutside {
   bool before_most(double steps) const { return static_cast<double>(before.size()) * 2 > steps; }
 };
 
-// Of a gap, what is host code: not what the thread that ends it waits in CUDA calls, for another GPU.
-int64_t host_code_of(const Trace& trace, const HostCalls& calls, Row gap) {
+// Of a gap, what is host code: not what the thread that ends it waits in CUDA calls, for another GPU, and nothing where
+// the program does nothing for nearly all of it.
+int64_t host_code_of(const Trace& trace, const HostCalls& calls, const NoInput& no_input, Row gap) {
   const int64_t start = trace.gaps.start_ns[gap], end = start + trace.gaps.dur_ns[gap];
   const ApiCallId launch = trace.gpu_links.api[trace.gaps.next_gpu_op[gap]];
   if (launch == kNoRow) return end - start;
-  const std::vector<BlockingCall>& waits = calls.blocking(trace.api_calls.thread[launch]);
-  int64_t waited = 0;
+  const ThreadId thread = trace.api_calls.thread[launch];
+  const std::vector<BlockingCall>& waits = calls.blocking(thread);
+  int64_t waited = no_input.within_ns(thread, start, end);
   for (auto wait = std::partition_point(waits.begin(), waits.end(),
                                         [&](const BlockingCall& one) { return one.end_ns <= start; });
        wait != waits.end() && wait->start_ns < end; ++wait)
@@ -149,6 +152,7 @@ std::map<uint32_t, HostGaps> gaps_between(const FindingContext& finding) {
   std::map<uint32_t, HostGaps> out;
   std::map<uint32_t, GapsOutside> outside;
   const HostCalls calls(trace);
+  const NoInput no_input(trace);
   for (const StageView& stage : finding.stages) {
     if (finding.preparation(stage.stage) != nullptr || stage.host.boundary_gaps == 0) continue;
     out[stage.stage].add({stage.host.boundary_ns, 0, 0, finding.whole_ns(stage.stage, stage.host.boundary_ns),
@@ -168,7 +172,7 @@ std::map<uint32_t, HostGaps> gaps_between(const FindingContext& finding) {
       // Between two steps: before the first one the program starts, after the last one it ends.
       const StepId next = trace.gpu_links.step[gaps.next_gpu_op[g]];
       const bool first = trace.steps.empty() || gaps.start_ns[g] < trace.steps.start_ns[0];
-      const int64_t code_ns = host_code_of(trace, calls, g);
+      const int64_t code_ns = host_code_of(trace, calls, no_input, g);
       if (next == kNoRow || first || code_ns < kLongGapNs) continue;
       const double outside_ns = static_cast<double>(code_ns);
       GapsOutside& gaps_of = outside[groups.stage_of_step[next]];
@@ -202,9 +206,11 @@ void add_places_between(const FindingContext& finding, const std::vector<uint32_
                         Finding& out) {
   constexpr size_t kPlacesMost = 2;
   const HostPlaces& places = finding.trace().host_places;
+  const NoInput no_input(finding.trace());
   std::map<std::string, std::pair<int64_t, int64_t>> sums;  // length and number
   for (Row row = 0; row < places.size(); ++row) {
     if (places.kind[row] != PlaceKind::kHostCode || places.dur_ns[row] < kLongGapNs) continue;
+    if (no_input.holds(places.thread[row], places.start_ns[row], places.start_ns[row] + places.dur_ns[row])) continue;
     const std::map<int32_t, int64_t>& from = finding.serving_from_ns;
     const bool serves = from.empty() || std::any_of(from.begin(), from.end(), [&](const auto& device) {
                           return places.start_ns[row] >= device.second;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyze/analysis.h"
+#include "derive/no_input.h"
 
 namespace llmprof {
 
@@ -47,8 +48,11 @@ std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const G
   const HostPlaces& places = trace.host_places;
   std::vector<std::map<std::pair<PlaceKind, StringId>, PlaceSums>> sums(groups.stages.size());
   HostCursor host(groups);
+  const NoInput no_input(trace);
   for (Row row = 0; row < places.size(); ++row) {
     if (places.kind[row] == PlaceKind::kLaunch) continue;
+    const int64_t start_ns = places.start_ns[row], end_ns = start_ns + places.dur_ns[row];
+    if (places.kind[row] == PlaceKind::kHostCode && no_input.holds(places.thread[row], start_ns, end_ns)) continue;
     const uint32_t stage = host.stage_at(places.thread[row], places.start_ns[row]);
     if (groups.stages[stage].missing == MissingKernels::kAll || places.stack[row] == StringId::kEmpty) continue;
     PlaceSums& sum = sums[stage][{places.kind[row], places.stack[row]}];

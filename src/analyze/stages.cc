@@ -183,9 +183,10 @@ void decide_bound(const StageGroup& group, const StageSums& sums, double recorde
     if (share.ns > best->ns) best = &share;
   if (group.missing == MissingKernels::kAll) return;
   // What the profiler does meanwhile is no part of the program.
-  const double wall_ns = static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) -
-                                             group.idle_of(IdleCause::kProfiler) - group.not_recorded_ns) -
-                         recorder_ns;
+  const double wall_ns =
+      static_cast<double>(group.wall_ns - group.idle_of(IdleCause::kNoWork) - group.idle_of(IdleCause::kNoInput) -
+                          group.idle_of(IdleCause::kProfiler) - group.not_recorded_ns) -
+      recorder_ns;
   if (wall_ns <= 0) return;
   double explained_ns = 0;
   for (const Share& share : shares) explained_ns += share.ns;

@@ -11,6 +11,7 @@
 #include "derive/derive.h"
 #include "derive/host_calls.h"
 #include "derive/host_timeline.h"
+#include "derive/no_input.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
@@ -136,10 +137,11 @@ struct Part {
 // The idle time of one part, left to right.
 class PartIdle {
  public:
-  PartIdle(const Trace& trace, const HostCalls& calls, const Timelines& rows, const std::vector<TimeSpan>& unrecorded,
-           const Part& part, Gaps& gaps)
+  PartIdle(const Trace& trace, const HostCalls& calls, const NoInput& no_input, const Timelines& rows,
+           const std::vector<TimeSpan>& unrecorded, const Part& part, Gaps& gaps)
       : trace_(trace),
         calls_(calls),
+        no_input_(no_input),
         rows_(rows),
         unrecorded_(unrecorded),
         part_(part),
@@ -262,6 +264,8 @@ class PartIdle {
       piece.cause = cause_of(calls_.kind(piece.api));
     } else {
       piece.cause = piece.op != kNoRow ? IdleCause::kOperatorDispatch : IdleCause::kHostWork;
+      if (piece.cause == IdleCause::kHostWork && no_input_.holds(thread, piece.start_ns, piece.end_ns))
+        piece.cause = IdleCause::kNoInput;
     }
   }
 
@@ -293,6 +297,7 @@ class PartIdle {
 
   const Trace& trace_;
   const HostCalls& calls_;
+  const NoInput& no_input_;
   const Timelines& rows_;
   const std::vector<TimeSpan>& unrecorded_;
   const Part part_;
@@ -363,6 +368,7 @@ void attribute_idle(Trace& trace) {
   trace.gaps.clear();
   if (trace.windows.empty()) return;
   const HostCalls calls(trace);
+  const NoInput no_input(trace);
   const Timelines rows(trace);
   const std::vector<DeviceRows> device_rows = rows_by_device(trace);
   const std::vector<Part> parts = make_parts(trace, device_rows);
@@ -371,7 +377,7 @@ void attribute_idle(Trace& trace) {
   parallel_for(parts.size(), [&](size_t i) {
     // The first part has room for all, so that the others are appended without moving it.
     found[i].reserve((i == 0 ? trace.busy_intervals.size() : parts[i].last - parts[i].first) * kPiecesPerGap);
-    PartIdle(trace, calls, rows, recorded.unrecorded(parts[i].window.device), parts[i], found[i]).run();
+    PartIdle(trace, calls, no_input, rows, recorded.unrecorded(parts[i].window.device), parts[i], found[i]).run();
   });
   trace.gaps = std::move(found[0]);
   for (size_t i = 1; i < found.size(); ++i) trace.gaps.append_rows(found[i]);

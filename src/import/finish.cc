@@ -135,7 +135,7 @@ void finish_import(Trace& trace) {
   static constexpr const char* kTables[] = {
       "gpu_ops",      "ops",           "api_calls",      "python_calls",    "annotations", "memory_events",
       "counters",     "library_calls", "graph_launches", "recurring_calls", "recorded",    "gpu_samples",
-      "nvml_samples", "launch_sites",  "product_rows",   "host_places",     "host_paces"};
+      "nvml_samples", "launch_sites",  "product_rows",   "host_places",     "host_paces",  "cpu_readings"};
   Counts counts[std::size(kTables)];
   const auto never = [](Row, Row) { return false; };
   // Collectives refer to rows of gpu_ops, which may move: remember them by what does not change.
@@ -198,6 +198,7 @@ void finish_import(Trace& trace) {
       [&] { counts[14] = sort_by_time(trace.product_rows, trace.product_rows.time_ns, nullptr); },
       [&] { counts[15] = sort_by_time(trace.host_places, trace.host_places.start_ns, nullptr); },
       [&] { counts[16] = sort_by_time(trace.host_paces, trace.host_paces.start_ns, nullptr); },
+      [&] { counts[17] = sort_by_time(trace.cpu_readings, trace.cpu_readings.start_ns, nullptr); },
   });
   std::vector<Row> kept;
   for (Row row = 0; row < trace.collectives.size(); ++row) {

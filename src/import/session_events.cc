@@ -181,6 +181,15 @@ void SpoolReader::operator()(const spool::HostPlace& r) {
                             .stack = text(r.stack)});
 }
 
+void SpoolReader::operator()(const spool::CpuReading& r) {
+  int64_t start_ns = 0;
+  if (!moment(r.start_ns, start_ns)) return;
+  builder_.add<CpuReadings>({.start_ns = start_ns,
+                             .dur_ns = std::max<int64_t>(0, r.end_ns - r.start_ns),
+                             .thread = thread(r.thread),
+                             .cpu_ns = std::max<int64_t>(0, r.cpu_ns)});
+}
+
 void SpoolReader::operator()(const spool::HostPace& r) {
   int64_t start_ns = 0;
   if (!moment(r.start_ns, start_ns)) return;

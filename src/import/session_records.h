@@ -148,6 +148,7 @@ class SpoolReader {
   void operator()(const spool::RecurringCall& r);
   void operator()(const spool::ProductRows& r);
   void operator()(const spool::HostPlace& r);
+  void operator()(const spool::CpuReading& r);
   void operator()(const spool::HostPace& r);
 
   // ---- the recording itself ----

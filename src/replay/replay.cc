@@ -189,7 +189,8 @@ class Path {
       const int64_t other_ns = handed_over_ns(call);
       back_to(time_ns_ - other_ns, PathPart::kUnexplained, recorded_ns_ - other_ns, kNoRow, call);
     }
-    back_to(replayed_.call_end_ns[call_], PathPart::kHostCode, timeline_.end_of(call_), kNoRow, call);
+    const PathPart part = timeline_.lacks_input(call) ? PathPart::kNoInput : PathPart::kHostCode;
+    back_to(replayed_.call_end_ns[call_], part, timeline_.end_of(call_), kNoRow, call);
   }
 
   // Between the call before and this one, as recorded: how long other threads of the process took that began and ended
@@ -244,6 +245,8 @@ std::string_view in_words(PathPart part) {
   switch (part) {
     case PathPart::kHostCode:
       return "host code";
+    case PathPart::kNoInput:
+      return "no input";
     case PathPart::kCudaCalls:
       return "CUDA calls";
     case PathPart::kLaunchLatency:

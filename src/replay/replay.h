@@ -64,6 +64,7 @@ Replayed run(const Timeline& timeline, const Durations& durations, const Latenci
 // What the time of a step consists of, along the longest chain of dependencies that leads to its end.
 enum class PathPart : uint8_t {
   kHostCode,       // the program and its framework, between CUDA calls
+  kNoInput,        // the program does nothing between CUDA calls (derive/no_input.h)
   kCudaCalls,      // inside CUDA calls that wait for nothing
   kLaunchLatency,  // from a launch to the start of what it launched
   kGpuWork,        // kernels, copies, memsets

@@ -214,7 +214,7 @@ void ActivityLists::take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size
   for (const auto& [row, op] : pairs) ops_[next[row]++] = op;
 }
 
-Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording) {
+Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording), no_input(recording) {
   const size_t ops = trace.gpu_ops.size(), count = trace.api_calls.size();
   launched_begin.assign(count + 1, 0);
   for (Row op = 0; op < ops; ++op)

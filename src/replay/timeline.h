@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "derive/host_calls.h"
+#include "derive/no_input.h"
 #include "replay/meetings.h"
 #include "trace/trace.h"
 
@@ -76,6 +77,7 @@ struct Timeline {
 
   const Trace& trace;
   HostCalls calls;
+  NoInput no_input;
   // By activity.
   std::vector<StartKind> kinds;
   std::vector<GpuOpId> on_stream;  // the one before it on its stream, kNoRow
@@ -106,6 +108,11 @@ struct Timeline {
 
   int64_t start_of(ApiCallId call) const { return trace.api_calls.start_ns[call]; }
   int64_t end_of(ApiCallId call) const { return trace.api_calls.start_ns[call] + trace.api_calls.dur_ns[call]; }
+  // Whether the program did nothing from the end of the thread's call before until this one.
+  bool lacks_input(ApiCallId call) const {
+    return !no_input.empty() && before[call] != kNoRow && nested[call] == 0 &&
+           no_input.holds(trace.api_calls.thread[call], end_of(before[call]), start_of(call));
+  }
   bool is_graph_node(GpuOpId op) const { return kinds[op] == StartKind::kGraphNode; }
   Row meeting_of(GpuOpId op) const { return meeting.empty() ? Row(kNoRow) : meeting[op]; }
   bool awaits_device(ApiCallId call, int32_t device) const {

@@ -48,13 +48,10 @@ std::string path_of(const Report& report, const StageTiming& stage) {
     if (row.error_worst_frac.value_or(0) > kPathErrorMost) return "-";
     using Part = std::pair<int64_t, std::string_view>;
     constexpr std::string_view kGpuWork = "GPU work";
-    std::array parts{Part{row.host_code_ms.ns, "host code"},
-                     Part{row.cuda_calls_ms.ns, "CUDA calls"},
-                     Part{row.launch_latency_ms.ns, "launch latency"},
-                     Part{row.gpu_work_ms.ns, kGpuWork},
-                     Part{row.gpu_gap_ms.ns, "GPU gaps"},
-                     Part{row.wake_up_ms.ns, "waking up"},
-                     Part{row.unexplained_ms.ns, "unexplained"}};
+    std::array parts{Part{row.host_code_ms.ns, "host code"},   Part{row.no_input_ms.ns, "no input"},
+                     Part{row.cuda_calls_ms.ns, "CUDA calls"}, Part{row.launch_latency_ms.ns, "launch latency"},
+                     Part{row.gpu_work_ms.ns, kGpuWork},       Part{row.gpu_gap_ms.ns, "GPU gaps"},
+                     Part{row.wake_up_ms.ns, "waking up"},     Part{row.unexplained_ms.ns, "unexplained"}};
     std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     const auto with_work = [&](size_t most) {
       std::string out;

@@ -296,17 +296,22 @@ std::string text_undisturbed(const Report& report, const RenderOptions& options,
 }
 
 std::string text_critical_path(const Report& report, const RenderOptions& options, const Ink& ink) {
-  TextTable table({{"stage", kLeft, 28},
-                   {"steps", kRight, 0, 5},
-                   {"per step"},
-                   {"host code"},
-                   {"CUDA calls", kRight, 0, 1},
-                   {"launch latency", kRight, 0, 4},
-                   {"GPU work"},
-                   {"GPU gaps", kRight, 0, 2},
-                   {"waking up", kRight, 0, 3},
-                   {"unexplained", kRight, 0, 7},
-                   {"error", kRight, 0, 6}});
+  constexpr size_t kNoInput = 4;  // its column, only of programs that lacked some
+  const bool lacks_input = std::any_of(report.critical_path.begin(), report.critical_path.end(),
+                                       [](const CriticalPathRecord& row) { return row.no_input_ms.ns > 0; });
+  std::vector<TextTable::Column> columns = {{"stage", kLeft, 28},
+                                            {"steps", kRight, 0, 5},
+                                            {"per step"},
+                                            {"host code"},
+                                            {"CUDA calls", kRight, 0, 1},
+                                            {"launch latency", kRight, 0, 4},
+                                            {"GPU work"},
+                                            {"GPU gaps", kRight, 0, 2},
+                                            {"waking up", kRight, 0, 3},
+                                            {"unexplained", kRight, 0, 7},
+                                            {"error", kRight, 0, 6}};
+  if (lacks_input) columns.insert(columns.begin() + kNoInput, {"no input", kRight, 0, 8});
+  TextTable table(std::move(columns));
   std::string guessed;  // the same in every row
   for (const CriticalPathRecord& row : report.critical_path) {
     if (row.error_worst_frac.value_or(0) > kPathErrorMost) continue;
@@ -315,10 +320,19 @@ std::string text_critical_path(const Report& report, const RenderOptions& option
     const auto part = [&](Milliseconds of) {
       return format_percent(static_cast<double>(of.ns) / static_cast<double>(row.step_ms.ns));
     };
-    table.add_row({row.stage, std::to_string(row.steps), format_ns(row.step_ms.ns), part(row.host_code_ms),
-                   part(row.cuda_calls_ms), part(row.launch_latency_ms), part(row.gpu_work_ms), part(row.gpu_gap_ms),
-                   part(row.wake_up_ms), part(row.unexplained_ms),
-                   row.error_median_frac ? format_percent(*row.error_median_frac) : "-"});
+    std::vector<std::string> cells = {row.stage,
+                                      std::to_string(row.steps),
+                                      format_ns(row.step_ms.ns),
+                                      part(row.host_code_ms),
+                                      part(row.cuda_calls_ms),
+                                      part(row.launch_latency_ms),
+                                      part(row.gpu_work_ms),
+                                      part(row.gpu_gap_ms),
+                                      part(row.wake_up_ms),
+                                      part(row.unexplained_ms),
+                                      row.error_median_frac ? format_percent(*row.error_median_frac) : "-"};
+    if (lacks_input) cells.insert(cells.begin() + kNoInput, part(row.no_input_ms));
+    table.add_row(std::move(cells));
   }
   if (table.empty()) return {};
   return title(ink, "Critical path",

@@ -321,6 +321,8 @@ LLMPROF_RECORD(LaunchPlaceRecord, "launch_places",
   F(OptDouble, error_median_frac, "frac", "Of these: median of |replayed - recorded| / recorded")                  \
   F(OptDouble, error_worst_frac, "frac", "Of these: the largest")                                                  \
   F(Milliseconds, host_code_ms, "ms", "The program and its framework, between CUDA calls")                         \
+  F(Milliseconds, no_input_ms, "ms",                                                                               \
+    "The program did nothing between CUDA calls: it slept, or waited for a request, another process or a file")    \
   F(Milliseconds, cuda_calls_ms, "ms", "Inside CUDA calls that wait for nothing")                                  \
   F(Milliseconds, launch_latency_ms, "ms", "From a launch to the start of what it launched")                       \
   F(Milliseconds, gpu_work_ms, "ms", "Kernels, copies and memsets")                                                \

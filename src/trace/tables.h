@@ -112,6 +112,7 @@ enum class IdleCause : uint8_t {
   kGraphInternal,     // between two nodes of one CUDA graph launch
   kProfiler,          // inside a recorded profiler overhead (buffer request, flush)
   kNoWork,            // outside every stage: nothing was asked of the GPU
+  kNoInput,           // the whole process used no CPU: it slept, or waited for a request, another process or a file
   kNotRecorded,       // kernels were not recorded then; no idle time, and never counted as such
   kCount
 };
@@ -393,6 +394,16 @@ LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, alloca
 LLMPROF_TABLE(HostPaces, "host_paces", "Probes of how fast the CPU of a thread was, at every recording level",
               LLMPROF_HOST_PACE_COLUMNS)
 
+// What CPU time the program used until the end of long code between two CUDA calls, by all of its threads: code that
+// runs, or a program that waits.
+#define LLMPROF_CPU_READING_COLUMNS(C)                                                \
+  C(TimeNs, start_ns, "ns", "Start of the code: the end of the thread's call before") \
+  C(DurationNs, dur_ns, "ns", "How long it took: 100 us or more")                     \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                   \
+  C(int64_t, cpu_ns, "ns", "CPU time of all threads of the process, up to the end of it")
+LLMPROF_TABLE(CpuReadings, "cpu_readings", "CPU time of the program at the end of long code between CUDA calls",
+              LLMPROF_CPU_READING_COLUMNS)
+
 // What was recorded when, per process. Rows of one process do not overlap and are in time order.
 enum class RecordingLevel : uint8_t { kOff, kLight, kDefault, kDeep };
 #define LLMPROF_RECORDED_COLUMNS(C)                                                       \
@@ -584,6 +595,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(ProductRows, product_rows)       \
   T(HostPlaces, host_places)         \
   T(HostPaces, host_paces)           \
+  T(CpuReadings, cpu_readings)       \
   T(Recorded, recorded)              \
   T(GpuSamples, gpu_samples)         \
   T(NvmlSamples, nvml_samples)

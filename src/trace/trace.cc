@@ -23,7 +23,7 @@ std::string_view category_name(Category category) {
 std::string_view idle_cause_name(IdleCause cause) {
   static constexpr std::array<std::string_view, static_cast<size_t>(IdleCause::kCount)> kNames = {
       "unknown",   "launch-call", "operator-dispatch", "host-work", "launch-latency", "blocking-sync", "copy",
-      "allocator", "other-api",   "graph-internal",    "profiler",  "no-work",        "not-recorded"};
+      "allocator", "other-api",   "graph-internal",    "profiler",  "no-work",        "no-input",      "not-recorded"};
   return pick(kNames, cause);
 }
 

@@ -138,7 +138,7 @@ def check_stage(stage):
 
 
 def check_critical_path(row, work):
-    parts = "host_code cuda_calls launch_latency gpu_work gpu_gap wake_up unexplained"
+    parts = "host_code no_input cuda_calls launch_latency gpu_work gpu_gap wake_up unexplained"
     same(f"critical path of {row['stage']}: parts against the step", ns_of(row["step_ms"]),
          sum(ns_of(row[part + "_ms"]) for part in parts.split()))
     of_stage = [one for one in work if (one["stage"], one["device"]) == (row["stage"], row["device"])]

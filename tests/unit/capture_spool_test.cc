@@ -74,6 +74,7 @@ MEMBERS(GraphNode, a, b, c)
 MEMBERS(RecurringCall, a, b, c)
 MEMBERS(ProductRows, a, b, c)
 MEMBERS(HostPlace, a, b, c, d, e)
+MEMBERS(CpuReading, a, b, c, d)
 MEMBERS(HostPace, a, b, c, d)
 MEMBERS(ClockReading, a, b, c)
 MEMBERS(LevelChange, a, b, c)
@@ -150,7 +151,7 @@ using Any =
     std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy, Memset,
                  GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark, LibraryCall,
                  GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite,
-                 ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace, HostPace, NodePlace>;
+                 ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace, HostPace, NodePlace, CpuReading>;
 
 struct Collector {
   std::vector<Any> records;

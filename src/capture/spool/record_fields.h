@@ -349,6 +349,14 @@ void code_one(C& c, R& r, const HostPace& last) {
 }
 
 template <class C, class R>
+void code_one(C& c, R& r, const CpuReading& last) {
+  c.integer(r.thread);
+  c.time(r.end_ns, last.end_ns);
+  c.below(r.start_ns, r.end_ns);
+  c.delta(r.cpu_ns, last.cpu_ns);
+}
+
+template <class C, class R>
 void code_one(C& c, R& r, const ClockReading& last) {
   c.time(r.realtime_ns, last.realtime_ns);
   c.delta(r.monotonic_raw_ns, last.monotonic_raw_ns);

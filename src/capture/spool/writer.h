@@ -67,6 +67,7 @@ class Writer {
   void add(const RecurringCall& record);
   void add(const ProductRows& record);
   void add(const HostPlace& record);
+  void add(const CpuReading& record);
   void add(const HostPace& record);
   void add(const ClockReading& record);
   void add(const LevelChange& record);

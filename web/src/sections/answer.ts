@@ -182,6 +182,7 @@ function figures(page: Page): HTMLElement {
 
 const path_parts: [string, string][] = [
   ['host_code_ms', 'host code'],
+  ['no_input_ms', 'no input'],
   ['cuda_calls_ms', 'CUDA calls'],
   ['launch_latency_ms', 'launch latency'],
   ['gpu_work_ms', 'GPU work'],

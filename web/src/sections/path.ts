@@ -94,6 +94,7 @@ function to_ideal(page: Page, stage: Row): Bar[] {
 
 const kPath: [string, string, string][] = [
   ['host_code_ms', 'host code', 'host'],
+  ['no_input_ms', 'no input', 'none'],
   ['cuda_calls_ms', 'CUDA calls', 'call'],
   ['launch_latency_ms', 'launch latency', 'idle'],
   ['gpu_work_ms', 'GPU work', 'work'],

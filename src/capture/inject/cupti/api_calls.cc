@@ -134,7 +134,14 @@ void place_call(const KnownCall& call, ThreadState& state) {
   const bool after_code = code_ns >= kHostCodeLeastNs && code_ns <= kHostCodeMostNs;
   if (!after_code && !call.allocates) return;
   ThreadLog* const log = state.log != nullptr ? state.log : make_thread_log();
-  const Id stack = log != nullptr ? python_stack_id(*log) : 0;
+  if (log == nullptr) return;
+  if (after_code) {
+    // Whether that was code, or waiting for something that is no GPU, which other threads may do meanwhile.
+    timespec used{};
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0)
+      add_cpu_reading(*log, state.api_end_ns, state.api_start_ns, used.tv_sec * 1'000'000'000LL + used.tv_nsec);
+  }
+  const Id stack = python_stack_id(*log);
   if (stack == 0) return;
   if (after_code) add_host_place(*log, spool::PlaceKind::kHostCode, stack, state.api_end_ns, state.api_start_ns);
   if (call.allocates)

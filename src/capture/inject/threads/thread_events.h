@@ -35,7 +35,8 @@ enum class EventKind : uint8_t {
   kProductRows,
   kHostPlace,
   kApiCall,
-  kHostPace
+  kHostPace,
+  kCpuReading
 };
 
 struct Event {
@@ -47,7 +48,8 @@ struct Event {
   Id domain = 0;       // of a range; of an API call the stream that it names
   Id thread = 0;       // 0: the log's own
   // Of the range, library call or recurring call; of a first product its rows; of a place its kind; of an API call its
-  // result << 32 | correlation id; of a probe of the CPU the thread's wait for one, as two's complement.
+  // result << 32 | correlation id; of a probe of the CPU the thread's wait for one, as two's complement; the CPU time
+  // of a reading.
   uint64_t handle = 0;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -286,6 +288,16 @@ inline void add_host_place(ThreadLog& log, spool::PlaceKind kind, Id stack, int6
   event.kind = EventKind::kHostPlace;
   event.definition = stack;
   event.handle = static_cast<uint64_t>(kind);
+  event.start_ns = start_ns;
+  event.end_ns = end_ns;
+  append(log, event);
+}
+
+// What the process has used of its CPUs when long code between two calls ends.
+inline void add_cpu_reading(ThreadLog& log, int64_t start_ns, int64_t end_ns, int64_t cpu_ns) {
+  Event event;
+  event.kind = EventKind::kCpuReading;
+  event.handle = static_cast<uint64_t>(cpu_ns);
   event.start_ns = start_ns;
   event.end_ns = end_ns;
   append(log, event);

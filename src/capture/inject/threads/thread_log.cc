@@ -143,6 +143,15 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       writer.add(place);
       break;
     }
+    case EventKind::kCpuReading: {
+      spool::CpuReading reading;
+      reading.thread = own_thread;
+      reading.start_ns = event.start_ns;
+      reading.end_ns = event.end_ns;
+      reading.cpu_ns = static_cast<int64_t>(event.handle);
+      writer.add(reading);
+      break;
+    }
     case EventKind::kHostPace: {
       spool::HostPace pace;
       pace.thread = own_thread;
