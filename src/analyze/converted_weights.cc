@@ -59,6 +59,8 @@ class Passes {
     const WorkId work = context_.groups.work_of(product);
     const std::string_view name = trace_.text(trace_.gpu_ops.name[pass]);
     if (name.find("equantize") != std::string_view::npos && name.find("KV") == std::string_view::npos) return true;
+    // PyTorch's own kernel of weights that are kept as a direction and a length.
+    if (name.find("weight_norm_fwd") != std::string_view::npos) return true;
     const Works& works = trace_.works;
     if (work == kNoRow || works.kind[work] != WorkKind::kGemm || works.batch[work] > 1) return false;
     const int64_t m = works.m[work], n = works.n[work], k = works.k[work];

@@ -8,6 +8,7 @@
 #include "analyze/processor.h"
 #include "analyze/requests.h"
 #include "base/text_table.h"
+#include "derive/blocking_launches.h"
 #include "derive/host_calls.h"
 
 namespace llmprof {
@@ -81,6 +82,44 @@ void add_launch_advice(const StageView& stage, Finding& out) {
 }
 
 }  // namespace
+
+void find_launches_block(const FindingContext& finding) {
+  const std::vector<std::pair<ApiCallId, int64_t>> blocking = blocking_launches(finding.trace());
+  if (blocking.empty()) return;
+  const Trace& trace = finding.trace();
+  struct Sums {
+    double launches = 0, waits_ns = 0;
+  };
+  std::map<uint32_t, Sums> stages;
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    const ApiCallId call = trace.gpu_links.api[op];
+    if (call == kNoRow || trace.gpu_links.step[op] == kNoRow) continue;
+    const auto found = std::lower_bound(blocking.begin(), blocking.end(), std::pair<ApiCallId, int64_t>(call, 0));
+    if (found == blocking.end() || found->first != call) continue;
+    Sums& sums = stages[finding.stage_of(op)];
+    ++sums.launches;
+    sums.waits_ns += static_cast<double>(trace.api_calls.dur_ns[call] - found->second);
+  }
+  for (const StageView& stage : finding.stages) {
+    const auto found = stages.find(stage.stage);
+    if (found == stages.end()) continue;
+    const Sums& sums = found->second;
+    const bool by_sums = sums.waits_ns >= kGapShareMin * stage.own_ns();
+    if (!finding.worth(stage, "returning-launches", by_sums)) continue;
+    Finding& out = finding.add("launches-block", &stage,
+                               fmt::format("{}launches return only when their kernel has ended: {} of the time",
+                                           stage.label(), format_percent(sums.waits_ns / stage.wall_ns())),
+                               std::min(sums.waits_ns, std::max(0.0, stage.wall_ns() - stage.least_gpu_ns())));
+    out.evidence = {measured("such launches per step", sums.launches / stage.count(), Unit::kOne),
+                    measured("host time per step in them behind the start of their kernel",
+                             stage.per_step_ms(sums.waits_ns), Unit::kMs)};
+    out.advice = {
+        "Unset CUDA_LAUNCH_BLOCKING; run without a debugger, compute-sanitizer or another tool that runs kernels one "
+        "by "
+        "one."};
+    out.bound = stage.bound_of_waiting(sums.waits_ns);
+  }
+}
 
 void find_launch_bound(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {

@@ -224,6 +224,7 @@ void find_preparations(const FindingContext&);
 void simulate_findings(const FindingContext& finding, std::vector<Finding>& found);
 
 // host
+void find_launches_block(const FindingContext&);
 void find_launch_bound(const FindingContext&);
 void find_cpu_bound_gap(const FindingContext&);
 void find_sync_bound(const FindingContext&);
@@ -264,6 +265,7 @@ void find_recomputation(const FindingContext&);
 void find_separate_adapters(const FindingContext&);
 void find_data_movement(const FindingContext&);
 void find_oversized_tensors(const FindingContext&);
+void find_double_precision(const FindingContext&);
 void find_gathered_weights(const FindingContext&);
 void find_full_sort(const FindingContext&);
 void find_products_in_pieces(const FindingContext&);

@@ -11,6 +11,11 @@ constexpr bool kOnCpu = true, kGpuOnly = false;
 constexpr std::string_view kChangesAnswers = "narrower numbers change the model's answers, and other models are others";
 
 constexpr FindingRule kRules[] = {
+    {"launches-block",
+     "nine in ten of the launches of kernels of 10 us or more end behind their kernel, and returning when it begins "
+     "brings "
+     "5 % of the step",
+     "API calls and kernels", "unset CUDA_LAUNCH_BLOCKING", find_launches_block},
     {kLaunchBound,
      "idle time behind launches and dispatch is at least 25 % of the stage's time without the profiler's own, and at "
      "most 60 us per launch call (more is other host code)",
@@ -192,6 +197,9 @@ constexpr FindingRule kRules[] = {
      "elementwise kernels, reductions and fills that fill the GPU take longer than four passes over the largest matrix "
      "of their step's products, and passes over its largest result instead bring 5 % of the step",
      "shapes of products", "compute on what is there instead of on all that could be", find_oversized_tensors},
+    {"double-precision",
+     "kernels whose names say that their elements are doubles, which in single precision bring 5 % of the step",
+     "kernel names", "float32, or the model's type", find_double_precision},
     {"data-movement",
      "copies on the device, gathers, casts and writes of a cache of 10 us or more take at least 10 % of the stage's "
      "GPU "

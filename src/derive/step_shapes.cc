@@ -265,7 +265,7 @@ void settle_whole_texts(std::vector<StepDraft>& steps) {
 // Ranges of a text that says nothing, of passes that nothing is known of, nearly all of them directly before a prompt:
 // what comes before its first token.
 void settle_leading(std::vector<StepDraft>& steps) {
-  constexpr size_t kRecursMin = 3;
+  constexpr size_t kLeadingStepsMin = 3;
   struct Leading {
     std::vector<size_t> at;
     size_t to_prompts = 0;
@@ -281,7 +281,7 @@ void settle_leading(std::vector<StepDraft>& steps) {
     leading.to_prompts += unknown && before ? 1 : 0;
   }
   for (const auto& [stage, leading] : stages) {
-    if (leading.at.size() < kRecursMin || leading.to_prompts * 10 < leading.at.size() * 9) continue;
+    if (leading.at.size() < kLeadingStepsMin || leading.to_prompts * 10 < leading.at.size() * 9) continue;
     for (const size_t i : leading.at)
       if (steps[i].kind == StageKind::kOther) steps[i].kind = StageKind::kVision;
   }

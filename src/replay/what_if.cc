@@ -118,6 +118,12 @@ constexpr WhatIf kWhatIfs[] = {
     {"weights-in-place", "products that read their weights where they lie",
      "a gather of each row's weights before a batched product is gone; the product takes what it takes",
      with_weights_in_place, nullptr},
+    {"returning-launches", "launches that return before their kernel has ended",
+     "where nearly all of them end behind it, each takes as long as until its kernel begins", with_returning_launches,
+     nullptr},
+    {"single-precision", "no double precision",
+     "kernels whose names say that their elements are doubles take half as long, conversions of them 63 %",
+     in_single_precision, nullptr},
     {"half-precision", "products and attention of 4-byte types in bf16",
      "products take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
      "their time at most; where most products of a stage are such, passes over their results take half as long. "

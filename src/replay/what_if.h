@@ -45,6 +45,7 @@ enum class KernelChange : uint8_t {
   kCachedKeys,
   kSmallTensors,
   kWeightsInPlace,
+  kSinglePrecision,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -127,6 +128,7 @@ constexpr int64_t kLongGapNs = 200'000;
 // ---- one file each ----
 void without_waits(const Recording&, Durations&, Latencies&);
 void with_last_wait_only(const Recording&, Durations&, Latencies&);
+void with_returning_launches(const Recording&, Durations&, Latencies&);
 void with_reads_at_once(const Recording&, Durations&, Latencies&);
 void without_copies(const Recording&, Durations&, Latencies&);
 void with_pinned_copies(const Recording&, Durations&, Latencies&);
@@ -151,6 +153,7 @@ void with_largest_only(const Recording&, Durations&, Latencies&);
 void with_joined_products(const Recording&, Durations&, Latencies&);
 void with_cached_keys(const Recording&, Durations&, Latencies&);
 void with_small_tensors(const Recording&, Durations&, Latencies&);
+void in_single_precision(const Recording&, Durations&, Latencies&);
 void with_weights_in_place(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);
 void without_communication(const Recording&, Durations&, Latencies&);

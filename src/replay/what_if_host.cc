@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "derive/blocking_launches.h"
 #include "replay/what_if.h"
 
 namespace llmprof::replay {
@@ -11,13 +12,23 @@ void without_allocations(const Recording& recording, Durations& durations, Laten
     if (recording.kind(call) == ApiKind::kAllocator) durations.call_ns[call] = 0, durations.no_wait[call] = 1;
 }
 
+// The driver call below a call of the runtime ends with it.
+void with_returning_launches(const Recording& recording, Durations& durations, Latencies&) {
+  for (const auto& [call, ns] : blocking_launches(recording.trace()))
+    durations.call_ns[call] = std::min(durations.call_ns[call], ns);
+}
+
 void without_host_gaps(const Recording& recording, Durations& durations, Latencies&) {
-  for (int64_t& before : durations.before_ns)
-    if (before >= kLongGapNs) before = std::min(kLongGapNs, recording.dispatch_ns());
+  for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
+    int64_t& before = durations.before_ns[call];
+    if (before >= kLongGapNs && !recording.timeline().lacks_input(call))
+      before = std::min(kLongGapNs, recording.dispatch_ns());
+  }
 }
 
 void with_fast_host(const Recording& recording, Durations& durations, Latencies& latencies) {
-  std::fill(durations.before_ns.begin(), durations.before_ns.end(), 0);
+  for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call)
+    if (!recording.timeline().lacks_input(call)) durations.before_ns[call] = 0;
   std::vector<double> calls_ns(latencies.launches.size(), 0), count = calls_ns;  // by place in launches
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
     for (const GpuOpId op : recording.launched(call)) {

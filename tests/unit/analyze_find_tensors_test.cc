@@ -1,6 +1,9 @@
 // Findings about what kernels of a step work on, and about copies and graphs that its calls make.
 #include <gtest/gtest.h>
 
+#include <array>
+
+#include "analyze/double_precision.h"
 #include "analyze_recording.h"
 #include "several_streams.h"
 
@@ -34,6 +37,39 @@ TEST(FindTensors, UnknownProductsSayNothingOfWhatIsLarge) {
   made.kernel(Category::kGemm, 2'000'000);
   made.kernel(Category::kElementwise, 1'500'000, kNoRow, "FillFunctor<long>", 128'000);
   EXPECT_EQ(finding_of(report_of(made.run), "oversized-tensors", "decode"), nullptr);
+}
+
+// A sampler whose numbers became doubles. As PyTorch 2.11 names its kernels.
+TEST(FindTensors, KernelsThatComputeInDoublePrecision) {
+  constexpr std::array kDouble = {
+      "void at::native::vectorized_elementwise_kernel<2, at::native::BinaryFunctor<double, double, double, "
+      "at::native::binary_internal::DivFunctor<double> >, std::array<char*, 3ul> >(int)",
+      "void at::native::vectorized_elementwise_kernel<2, at::native::exp_kernel_cuda(at::TensorIteratorBase&)::"
+      "{lambda()#2}::operator()() const::{lambda()#1}::operator()() const::{lambda(double)#1}>(int)",
+      "void at::native::(anonymous namespace)::cunn_SoftMaxForward<2, double, double, double, "
+      "at::native::(anonymous namespace)::SoftMaxForwardEpilogue>(double*, double const*, int)",
+      "cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1"};
+  for (const char* const name : kDouble) EXPECT_TRUE(computes_in_double(name)) << name;
+  constexpr std::array kOthers = {
+      "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, 4, "
+      "at::native::templates::cuda::uniform_kernel<at::CUDAGeneratorImpl*>(at::TensorIteratorBase&, double, double, "
+      "at::CUDAGeneratorImpl*)::{lambda()#1}>(long)",
+      "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::"
+      "pow_tensor_scalar_kernel_impl<float, float>(at::TensorIteratorBase&, float)::{lambda(float)#4}>(int)",
+      "nvjet_sm90_tst_64x8_64x16_4x1_v_bz_TNT"};
+  for (const char* const name : kOthers) EXPECT_FALSE(computes_in_double(name)) << name;
+  OneStep made(StageKind::kDecode, 10 * kMs, 32, 0);
+  made.kernel(Category::kGemm, 2'000'000, made.run.gemm(DType::kBf16, 32, 32000, 2048));
+  made.kernel(Category::kElementwise, 1'500'000, kNoRow, kDouble[0], 4096);
+  made.kernel(Category::kElementwise, 500'000, kNoRow, kDouble[1], 4096);
+  made.kernel(Category::kElementwise, 900'000, kNoRow, kOthers[1], 4096);
+  const Report report = report_of(made.run);
+  const Finding* const finding = finding_of(report, "double-precision", "decode");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 2);
+  EXPECT_DOUBLE_EQ(finding->evidence[1].value.value_or(0), 2);
+  EXPECT_DOUBLE_EQ(finding->evidence[2].value.value_or(0), 1);
+  EXPECT_EQ(finding->where[0].name, kDouble[0]);
 }
 
 // 48 matrices of 2048 x 64 are 12.6 MB, which take 3.3 us to write.

@@ -66,9 +66,10 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "full-sort",          "data-movement",
                          "no-kv-cache",        "gathered-weights",
                          "oversized-tensors",  "graphs-made-anew",
-                         "copies-one-stream"})
+                         "copies-one-stream",  "double-precision",
+                         "launches-block"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 49U);
+  EXPECT_EQ(ids.size(), 51U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {

@@ -80,6 +80,7 @@ struct Loop {
   bool sync_each = false;   // wait after every kernel
   int64_t before_step = 0;  // host code before the first launch of a step
   int64_t pause = 0;        // once, between two steps
+  bool blocks = false;      // launches return behind their kernel
   std::string kernel = "gemm_layer";
   std::string name = "decode_step";
   int64_t rows = 1;
@@ -101,7 +102,9 @@ Trace run_loop(const Loop& loop, bool graph = false) {
         b.node_kernel(loop.kernel, gpu, loop.busy, replay, 1);
       } else {
         b.library_call(host, 6 * kUs, loop.rows, 4096, 4096);
-        b.gpu(loop.kernel, gpu, loop.busy, b.api("cudaLaunchKernel", host + kUs, 4 * kUs));
+        const int64_t returned = loop.blocks ? gpu + loop.busy + 2 * kUs : host + 5 * kUs;
+        b.gpu(loop.kernel, gpu, loop.busy, b.api("cudaLaunchKernel", host + kUs, returned - host - kUs));
+        if (loop.blocks) host = returned - 5 * kUs;
       }
       gpu += loop.busy;
       host += graph ? kUs : loop.host;
@@ -300,6 +303,37 @@ TEST(LivePlanted, TheGainIsWhatTheHealthyProgramTakes) {
   EXPECT_LE(found->gain->to / found->gain->from * step_ms_of(eager) * 1e3, most_us);
 }
 
+TEST(LivePlanted, LaunchesThatReturnBehindTheirKernel) {
+  Loop loop;
+  loop.busy = 30 * kUs;
+  const Report healthy = report_of(run_loop(loop));
+  loop.blocks = true;
+  const Report report = report_of(run_loop(loop));
+  EXPECT_EQ(finding_of(healthy, "launches-block"), nullptr);
+  EXPECT_EQ(first_finding(report), "launches-block") << "what launches cost is not known before that";
+  const Finding& found = report.findings.front();
+  ASSERT_TRUE(found.gain);
+  EXPECT_NEAR(found.gain->to / found.gain->from, step_ms_of(healthy) / step_ms_of(report), 0.05);
+  EXPECT_DOUBLE_EQ(found.evidence[0].value.value_or(0), 20);
+}
+
+// What has its cause in one function, and what every model has everywhere.
+TEST(LivePlanted, PassesOfOneFunctionAreACauseThoseOfAllAreNone) {
+  for (const int others : {4, 10}) {
+    const Report unplaced = report_of(run_norms(others)), report = report_of(placed(run_norms(others)));
+    const Finding* const found = finding_of(report, "small-kernels-unfused");
+    ASSERT_NE(found, nullptr);
+    const bool one = others == 10;  // of what goes, the gates have 160 of 272 us a layer, or 400 of 512
+    EXPECT_EQ(found->severity, one ? FindingSeverity::kCritical : FindingSeverity::kMinor);
+    EXPECT_EQ(finding_of(unplaced, "small-kernels-unfused")->severity, FindingSeverity::kCritical)
+        << "where nothing is known of places";
+    const bool said = std::any_of(found->evidence.begin(), found->evidence.end(), [](const Evidence& evidence) {
+      return evidence.metric.find("launched by gate") != std::string::npos;
+    });
+    EXPECT_EQ(said, !one);
+  }
+}
+
 TEST(LivePlanted, AWaitIsNamedByItsLine) {
   Loop loop;
   loop.busy = 30 * kUs;
@@ -323,6 +357,32 @@ TEST(LivePlanted, AWaitIsNamedByItsLine) {
   EXPECT_LE(found->where[0].per_step.value_or(0), 21);
   ASSERT_FALSE(report.host_places.empty());
   EXPECT_EQ(report.host_places[0].stack, code);
+}
+
+// A server whose requests come seldom looks as one that prepares them for long; its CPUs tell.
+TEST(LivePlanted, AProgramThatWaitsForItsInputPreparesNothing) {
+  for (const bool works : {true, false}) {
+    Loop loop;
+    loop.before_step = 2 * kMs;
+    Trace trace = run_loop(loop);
+    int64_t cpu_ns = 1;
+    for (Row row = 0; row < trace.annotations.size(); ++row) {
+      cpu_ns += works ? 2 * kMs : 30 * kUs;
+      TraceBuilder(trace).add<CpuReadings>({.start_ns = trace.annotations.start_ns[row] - 2 * kUs,
+                                            .dur_ns = 2 * kMs + 3 * kUs,
+                                            .thread = 0,
+                                            .cpu_ns = cpu_ns});
+    }
+    ASSERT_TRUE(derive(trace).has_value());
+    const Report report = report_of(trace);
+    expect_whole(report);
+    const bool blamed =
+        finding_of(report, "host-preprocessing") != nullptr || finding_of(report, "cpu-bound-gap") != nullptr;
+    EXPECT_EQ(blamed, works);
+    ASSERT_FALSE(report.critical_path.empty());
+    EXPECT_NEAR(report.critical_path[0].no_input_ms.ms(), works ? 0 : 2, 0.3);
+    EXPECT_NEAR(report.critical_path[0].host_code_ms.ms(), works ? 2 : 0.2, 0.3);
+  }
 }
 
 TEST(LivePlanted, HostCodeBeforeEveryStep) {
