@@ -73,12 +73,14 @@ std::string path_of(const Report& report, const StageTiming& stage) {
   return "-";
 }
 
-// A step's time without the recorder where that is known, else as recorded.
+// The median step: without the recorder where that is known, else as recorded.
 double step_ms(const Report& report, const StageTiming& stage) {
   for (const UndisturbedRecord& row : report.undisturbed)
     if (row.stage == stage.name && row.device == stage.device && row.source != StepTimeSource::kRecorded)
       return row.step_ms;
-  return per_instance(stage, stage.wall_ms.ms());
+  for (const StageStepRecord& row : report.stage_steps)
+    if (row.stage == stage.name && row.device == stage.device) return row.step_p50_ms;
+  return per_instance(stage, stage.wall_ms.ms());  // of time outside steps there is no median
 }
 
 // What of the window is in none of the rows above: steps of warm-up, smaller stages, time between steps.
@@ -141,7 +143,7 @@ std::string stage_lines(const Report& report, const RenderOptions& options, cons
   TextTable table({{"stage", kLeft, 24},
                    {"n", kRight, 0, 5},
                    {"of window", kRight, 0, 3},
-                   {"per step"},
+                   {"median step"},
                    {gpu + std::string(" idle"), kRight, 0, 1},
                    {"MFU", kRight, 0, 2},
                    {"MBU", kRight, 0, 2},

@@ -84,6 +84,7 @@ std::string text_page(const Report& report, std::string_view head, const RenderO
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_stage_steps(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_warm_up(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_measured(const Report& report, const RenderOptions& options, const Ink& ink);

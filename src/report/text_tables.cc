@@ -116,7 +116,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                                          {"n", kRight, 0, 3},
                                          {"tokens", kRight, 0, 6},
                                          {"wall"},  // its total is the only figure of the last row
-                                         {"per step"},
+                                         {"mean step"},
                                          {processor(report) + std::string(" busy"), kRight, 0, 1},
                                          {"kernels", kRight, 0, 8},
                                          {"launches", kRight, 0, 9},
@@ -165,6 +165,29 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                               options.width, "  ", "    "))
               : std::string()) +
          suffix_legend(report, options, ink) + "\n";
+}
+
+std::string text_stage_steps(const Report& report, const RenderOptions& options, const Ink& ink) {
+  TextTable table({{"stage", kLeft, 28},
+                   {"recorded", kRight, 0, 2},
+                   {"of steps", kRight, 0, 5},
+                   {"median step"},
+                   {"mean", kRight, 0, 4},
+                   {processor(report) + std::string(" busy")},
+                   {processor(report) + std::string(" idle"), kRight, 0, 1},
+                   {"kernels"},
+                   {"copies", kRight, 0, 3}});
+  for (const StageStepRecord& row : report.stage_steps) {
+    if (row.recorded_steps == 0) continue;
+    table.add_row({printable(row.stage), format_count(static_cast<double>(row.recorded_steps)),
+                   format_count(static_cast<double>(row.all_steps)), format_ms(row.step_p50_ms),
+                   format_ms(row.step_mean_ms), format_ms(*row.gpu_busy_p50_ms), format_ms(*row.gpu_idle_p50_ms),
+                   format_ms(*row.kernels_p50_ms), format_ms(*row.copies_p50_ms)});
+  }
+  if (table.empty()) return {};
+  return title(ink, "A step of each stage",
+               "medians over recorded steps, with the recorder; kernels and copies: sums of their durations") +
+         table.render("  ", options) + "\n";
 }
 
 std::string text_warm_up(const Report& report, const RenderOptions& options, const Ink& ink) {

@@ -21,7 +21,7 @@ export const judged_stages = (data: Row): Row[] =>
 
 export const stage_address = (name: string): string => `#stage/${encodeURIComponent(name)}`;
 
-/** Time of one step without the recorder where that is known, else as recorded, and which of the two. */
+/** The median step: without the recorder where that is known, else as recorded, and which of the two. */
 export function step_time(data: Row, stage: Row): { ms: number; source: string } {
   for (const row of rows_of(data['undisturbed'])) {
     const ms = number_of(row['step_ms']);
@@ -31,11 +31,17 @@ export function step_time(data: Row, stage: Row): { ms: number; source: string }
       row['source'] !== 'recorded' &&
       ms !== null
     )
-      return { ms, source: `${text_of(row['source'])}, without the recorder` };
+      return { ms, source: `median, ${text_of(row['source'])}, without the recorder` };
   }
+  const ms = number_of(step_of(data, stage)?.['step_p50_ms']);
+  if (ms !== null) return { ms, source: 'median, measured, as recorded' };
   const count = number_of(stage['count']) ?? 1;
-  return { ms: (number_of(stage['wall_ms']) ?? 0) / Math.max(1, count), source: 'measured, as recorded' };
+  return { ms: (number_of(stage['wall_ms']) ?? 0) / Math.max(1, count), source: 'mean, measured, as recorded' };
 }
+
+/** The row of stage_steps that is about a stage. */
+export const step_of = (data: Row, stage: Row): Row | undefined =>
+  rows_of(data['stage_steps']).find((row) => row['stage'] === stage['name'] && row['device'] === stage['device']);
 
 const linked = (href: string, text: string, tip: string): HTMLElement => el('a', { href, 'data-tip': tip }, text);
 
@@ -270,7 +276,7 @@ function verdict(page: Page): HTMLElement {
     'stage',
     'n',
     'of window',
-    'per step',
+    'median step',
     `${processor(data)} idle`,
     'MFU',
     'MBU',
