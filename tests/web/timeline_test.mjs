@@ -77,13 +77,23 @@ function timeline_in(file) {
       return value;
     });
   };
-  const [start, dur, name, depth] = ['start', 'dur', 'name', 'depth'].map(column);
+  const [start, dur, name, depth, flow] = ['start', 'dur', 'name', 'depth', 'flow'].map(column);
   const slices = header.tracks.flatMap((track) => {
     let time = 0;
+    let target = 0;
     return Array.from({ length: track.count }, (_, i) => {
       const at = track.first + i;
       time += start[at];
-      return { kind: track.kind, start: time, dur: dur[at], name: header.texts[name[at] - 1] ?? '', depth: depth[at] };
+      const code = flow[at] - 1;
+      if (code >= 0) target += code % 2 === 0 ? code / 2 : -(code + 1) / 2;
+      return {
+        kind: track.kind,
+        start: time,
+        dur: dur[at],
+        name: header.texts[name[at] - 1] ?? '',
+        depth: depth[at],
+        flow: code < 0 ? -1 : target,
+      };
     });
   });
   return { header, slices };
@@ -152,6 +162,90 @@ test('a kernel stands where it ran, in the colour of its category', async () => 
     // Its launch is one click away.
     await page.click('.timeline-details dd button');
     assert.match(await said(page), /^Selected: c(uda|u)\w*Launch/);
+  });
+});
+
+/** What the words of the selected slice say, by term. */
+const details_of = (page) =>
+  page.$$eval('.timeline-details dt', (all) =>
+    Object.fromEntries(all.map((one) => [one.textContent, one.nextElementSibling.textContent])),
+  );
+const ns_of = (text) => {
+  const [, value, unit] = /^([\d.]+) (ns|us|ms|s)/.exec(text) ?? [null, '0', 'ns'];
+  return Number(value) * { ns: 1, us: 1e3, ms: 1e6, s: 1e9 }[unit];
+};
+const about = (found, wanted) => Math.abs(found - wanted) <= 1 + 1e-3 * wanted;
+
+test('a slice says where in its step it is, and a wait what it waited for', async () => {
+  const end_of = (slice) => slice.start + slice.dur;
+  const steps = packed.slices.filter((slice) => slice.kind === 'stages');
+  // The longest wait, counted from the recording: what ended last before it returned, of what was launched before it.
+  const waits = eager.events.filter((event) => /Synchronize/.test(event.name) && event.cat === 'cuda_runtime');
+  const longest = waits.reduce((a, b) => (Number(b.dur) > Number(a.dur) ? b : a));
+  const wait_end = BigInt(longest.ts) + BigInt(longest.dur);
+  const launched = new Map(
+    eager.events.filter((event) => /cuda_(runtime|driver)/.test(event.cat)).map((e) => [e.args.correlation, e]),
+  );
+  const awaited = eager.events
+    .filter((event) => GPU.includes(event.cat) && BigInt(event.ts) + BigInt(event.dur) <= wait_end)
+    .filter((event) => BigInt(launched.get(event.args.correlation)?.ts ?? 0) < BigInt(longest.ts))
+    .reduce((a, b) => (BigInt(b.ts) + BigInt(b.dur) > BigInt(a.ts) + BigInt(a.dur) ? b : a));
+  await with_timeline(eager.file, '#timeline/run', async (page) => {
+    const wait = packed.slices
+      .filter((slice) => slice.kind === 'calls' && slice.name === longest.name)
+      .find((slice) => slice.dur === Number(longest.dur));
+    const select = async (slice, words) => {
+      await page.evaluate(
+        ([start, end]) => (location.hash = `timeline?start=${start}&end=${end}`),
+        [slice.start - 1, end_of(slice) + 1],
+      );
+      const same = packed.slices
+        .filter((one) => one.name === slice.name)
+        .sort((a, b) => a.start - b.start || packed.slices.indexOf(a) - packed.slices.indexOf(b));
+      await page.focus('.timeline-box');
+      await page.keyboard.press('Escape'); // so that the search begins with the first
+      await search(page, words);
+      await page.focus('.timeline-box');
+      for (let i = 0; i < same.indexOf(slice); ++i) await page.keyboard.press('n');
+    };
+    await select(wait, `/^${longest.name}$/`);
+    let details = await details_of(page);
+    assert.ok(details.Duration.includes(`(${wait.dur.toLocaleString('en')} ns)`), details.Duration);
+    assert.ok(details['Waited for'].startsWith(awaited.name.slice(0, 60)), details['Waited for']);
+    const before = ns_of(/which ended (.*) before it returned/.exec(details['Waited for'])[1]);
+    assert.ok(about(before, Number(wait_end - BigInt(awaited.ts) - BigInt(awaited.dur))), details['Waited for']);
+    const step = steps.find((one) => one.start <= wait.start && wait.start < end_of(one));
+    const of_its_name = steps.filter((one) => one.name === step.name);
+    assert.ok(about(ns_of(details.Step), wait.start - step.start), details.Step);
+    assert.ok(
+      details.Step.endsWith(
+        `after the start of ${step.name}, ${of_its_name.indexOf(step) + 1} of ${of_its_name.length}`,
+      ),
+      details.Step,
+    );
+    // The link leads to the activity, which says who waited for it.
+    await page.locator('.timeline-details dt:text-is("Waited for") + dd button').first().click();
+    details = await details_of(page);
+    assert.ok(details.Name.startsWith(awaited.name.slice(0, 60)), details.Name);
+    assert.ok(details['Waited for by'].includes(longest.name), details['Waited for by']);
+    // An operator that holds a wait, as .item() does, says so too.
+    const item = packed.slices.find(
+      (slice) =>
+        slice.kind === 'operators' && slice.start <= wait.start && end_of(slice) >= end_of(wait) && slice.depth === 0,
+    );
+    if (item) {
+      await select(item, `/^${item.name}$/`);
+      details = await details_of(page);
+      assert.match(details['Waited for'], new RegExp(` in ${longest.name}`));
+    }
+    // A launch that runs ahead belongs to the step of its kernel.
+    const ahead = packed.slices.find((slice) => slice.kind === 'stream' && slice.flow >= 0);
+    await select(packed.slices[ahead.flow], `/^${packed.slices[ahead.flow].name}$/`);
+    details = await details_of(page);
+    const its = steps.find((one) => one.start <= ahead.start && ahead.start < end_of(one));
+    const off = packed.slices[ahead.flow].start - its.start;
+    assert.ok(about(ns_of(details.Step), Math.abs(off)), `${details.Step}: ${off} ns`);
+    assert.match(details.Step, off < 0 ? /before the start of .* whose work it launches/ : /after the start of/);
   });
 });
 
