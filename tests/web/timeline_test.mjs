@@ -379,6 +379,33 @@ test('a dragged area counts the slices within', async () => {
   });
 });
 
+test('what the GPU did stands above its counters', async () => {
+  const file = join(folder, 'counters.html');
+  const recording = join(values.source, 'tests/golden/inputs/nsys_2026.sqlite');
+  execFileSync(values.binary, ['analyze', recording, '--format', 'html', '-o', file, '-q', '--ceilings', 'datasheet'], {
+    env: { ...process.env, XDG_STATE_HOME: folder },
+  });
+  const { header, slices } = timeline_in(file);
+  const group = header.tracks.find((track) => track.kind === 'stream').group;
+  assert.equal(group, 0);
+  assert.ok(header.counters.some((counter) => counter.group === group));
+  // The longest activity of the first stream, below the tracks that stand before it.
+  const tracks = header.tracks.filter((track) => track.group === group);
+  const at = tracks.findIndex((track) => track.kind === 'stream');
+  const rows = (track) => 1 + Math.max(...slices.slice(track.first, track.first + track.count).map((one) => one.depth));
+  const above = tracks.slice(0, at).reduce((sum, track) => sum + rows(track) * ROW + TRACK_GAP, 0);
+  const stream = slices.slice(tracks[at].first, tracks[at].first + tracks[at].count);
+  const kernel = stream.filter((slice) => slice.depth === 0).reduce((a, b) => (b.dur > a.dur ? b : a));
+  const [start, end] = [kernel.start, kernel.start + kernel.dur];
+  await with_timeline(file, `#timeline?start=${start}&end=${end}`, async (page) => {
+    const box = await page.locator('.timeline-box canvas').boundingBox();
+    const x = x_of(box.width, start, end, kernel.start + kernel.dur / 2);
+    await page.mouse.move(box.x + x, box.y + RULER + FIRST_TRACK + above + ROW / 2);
+    const hint = await page.textContent('.timeline-hint');
+    assert.ok(hint.startsWith(kernel.name.slice(0, 100)), `${hint} at the place of ${kernel.name}`);
+  });
+});
+
 test('everything works by keyboard', async () => {
   await with_timeline(eager.file, '#timeline', async (page) => {
     assert.match(await said(page), /^decode: the median of 3 steady steps/);
