@@ -351,6 +351,40 @@ test('totals of an area are those of its slices', async () => {
   });
 });
 
+test('of slices that an edge cuts, an area counts the part inside, and says so', async () => {
+  const stream = packed.slices.filter((slice) => slice.kind === 'stream' && slice.depth === 0);
+  // From the middle of one kernel to that of another, with the margin that a view has.
+  const [first, last] = [stream[100], stream[140]];
+  const [from, to] = [first.start + first.dur / 2, last.start + last.dur / 2];
+  const margin = (to - from) * (0.04 / 1.08);
+  await with_timeline(eager.file, `#timeline?start=${from + margin}&end=${to - margin}`, async (page) => {
+    await page.focus('.timeline-box');
+    await page.keyboard.press('r');
+    const caption = await page.textContent('.timeline-totals caption');
+    const reach = packed.slices.filter((slice) => slice.start < to && slice.start + slice.dur > from);
+    const cut = reach.filter((slice) => slice.start < from || slice.start + slice.dur > to);
+    assert.ok(cut.length >= 2);
+    assert.match(
+      caption,
+      new RegExp(`: ${reach.length} slices .*; of the ${cut.length} that its edges cut, only the part inside counts`),
+    );
+    const shown = await page.$$eval('.timeline-totals tbody tr', (list) =>
+      list.filter((row) => row.cells[1].textContent === 'GPU').map((row) => Number(row.cells[3].dataset.ns)),
+    );
+    const inside = new Map();
+    for (const slice of reach.filter((one) => one.kind === 'stream')) {
+      const part = Math.min(slice.start + slice.dur, to) - Math.max(slice.start, from);
+      inside.set(slice.name, (inside.get(slice.name) ?? 0) + part);
+    }
+    for (const ns of shown)
+      assert.ok(
+        [...inside.values()].some((sum) => Math.abs(sum - ns) < 2),
+        `${ns} ns, not ${[...inside.values()]}`,
+      );
+    assert.ok(shown.length >= 3);
+  });
+});
+
 test('a dragged area counts the slices within', async () => {
   const { median } = packed.header.stages[0];
   await with_timeline(eager.file, '#timeline', async (page) => {

@@ -142,7 +142,8 @@ export function totals_table(timeline: Timeline, sums: Totals, span: number, cap
 
 export function totals_of(view: View, rows: readonly Row[], from: number, to: number, what: string): HTMLElement {
   const sums = totals(view.timeline, rows, from, to);
-  const caption = `${what}: ${format_count(sums.count)} slices in ${format_span(to - from)} from ${format_span(from)} on`;
+  const cut = sums.cut > 0 ? `; of the ${format_count(sums.cut)} that its edges cut, only the part inside counts` : '';
+  const caption = `${what}: ${format_count(sums.count)} slices in ${format_span(to - from)} from ${format_span(from)} on${cut}`;
   return totals_table(view.timeline, sums, to - from, caption);
 }
 
