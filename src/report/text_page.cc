@@ -148,7 +148,7 @@ std::string stage_lines(const Report& report, const RenderOptions& options, cons
                    {"MFU", kRight, 0, 2},
                    {"MBU", kRight, 0, 2},
                    {"bound", kLeft, 28},
-                   {"a step waits for", kLeft, kPathWidth, 4}});
+                   {"on the critical path of a step", kLeft, kPathWidth, 4}});
   for (const StageTiming* stage : stages) {
     std::string bound = stage->bound ? std::string(name_of(*stage->bound)) : "-";
     if (stage->bound && stage->bound_detail) bound += ", " + *stage->bound_detail;

@@ -99,6 +99,21 @@ TEST(StageSteps, AreMediansAndMeansOverWhatWasRecorded) {
   EXPECT_FALSE(not_recorded.copies_mean_ms);
 }
 
+TEST(Stages, AMixtureSaysWhatItsSharesAreOf) {
+  AnalyzedRecording run;
+  run.window(0, 100'000);
+  const Row step = run.step(StageKind::kDecode, 0, 100'000);
+  run.gpu("k", Category::kOther, 0, 20'000, {step});
+  run.busy(0, 20'000);
+  run.gap(IdleCause::kLaunchCall, 20'000, 43'000, step);
+  run.gap(IdleCause::kBlockingSync, 63'000, 37'000, step);
+  const Report report = report_of(run);
+  const StageTiming* decode = stage_of(report, "decode");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_EQ(decode->bound, Bound::kMixed);
+  EXPECT_EQ(decode->bound_detail, "overhead 43 %, sync 37 % of its time");
+}
+
 TEST(Stages, WhatIsNotExplainedIsNoMixture) {
   // 60 of 100 us in a kernel whose arithmetic is unknown, 15 in launches, the rest without a cause.
   AnalyzedRecording run;

@@ -261,13 +261,13 @@ function verdict(page: Page): HTMLElement {
       cell(
         bound ? bound + (detail ? `, ${shortened(detail, 90)}` : '') : null,
         to,
-        'what most of the time goes to',
+        'what most of the time of its steps goes to; copies that kernels hide are no part of it',
         false,
       ),
       cell(
         waits_for(data, stage),
         `#path/${encodeURIComponent(name)}`,
-        'critical path: measured, along replayed dependencies',
+        'shares of a step along its critical path: measured, along replayed dependencies',
         false,
       ),
     );
@@ -281,7 +281,7 @@ function verdict(page: Page): HTMLElement {
     'MFU',
     'MBU',
     'bound',
-    'a step waits for',
+    'on the critical path of a step',
   ];
   const head = el(
     'tr',
