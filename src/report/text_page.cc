@@ -166,8 +166,10 @@ std::string stage_lines(const Report& report, const RenderOptions& options, cons
     if (const std::string line = code_line(report, *stage); !line.empty()) code += one_line(line, options, 2);
   const std::string rest = rest_of_window(report, stages);
   if (table.empty() && rest.empty()) return {};
-  return title(ink, "Stages") + (table.empty() ? std::string() : table.render("  ", options)) + code +
-         (rest.empty() ? std::string() : ink.dim(wrap_text(rest, options.width, "  ", "    "))) + "\n";
+  return title(ink, "Stages") +
+         (table.empty() ? std::string()
+                        : table.render("  ", options) + text_recorded_steps(report, "idle", options, ink)) +
+         code + (rest.empty() ? std::string() : ink.dim(wrap_text(rest, options.width, "  ", "    "))) + "\n";
 }
 
 // The kernel that takes most of an operation, of those that the report lists.

@@ -64,6 +64,10 @@ std::string title(const Ink& ink, std::string_view text, std::string_view note =
 // GPU busy share of a stage: from recorded activities; "~97 %" by hardware counter where those are missing.
 std::string busy_text(const StageTiming& stage);
 
+// "GPU idle is of recorded steps: decode 40 of 1,240", where a stage has others too; else nothing.
+std::string text_recorded_steps(const Report& report, std::string_view what, const RenderOptions& options,
+                                const Ink& ink);
+
 // "TPOT 26.00 ms -> 6.335 ms"
 std::string bound_text(const GainBound& bound);
 

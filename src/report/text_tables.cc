@@ -110,6 +110,19 @@ std::string limit_of(const OptBound& bound, const OptDouble& of_roof) {
   return std::string(name_of(*bound));
 }
 
+std::string text_recorded_steps(const Report& report, std::string_view what, const RenderOptions& options,
+                                const Ink& ink) {
+  std::string stages;
+  for (const StageStepRecord& row : report.stage_steps)
+    if (row.recorded_steps > 0 && row.recorded_steps < row.all_steps)
+      stages += fmt::format("{}{} {} of {}", stages.empty() ? "" : ", ", printable(row.stage),
+                            format_count(static_cast<double>(row.recorded_steps)),
+                            format_count(static_cast<double>(row.all_steps)));
+  if (stages.empty()) return {};
+  return ink.dim(wrap_text(fmt::format("{} {} is of recorded steps: {}", processor(report), what, stages),
+                           options.width, "  ", "    "));
+}
+
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.stages.empty()) return {};
   std::vector<TextTable::Column> columns{{"stage", kLeft, 28},
@@ -164,7 +177,7 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                                           processor(report)),
                               options.width, "  ", "    "))
               : std::string()) +
-         suffix_legend(report, options, ink) + "\n";
+         text_recorded_steps(report, "busy", options, ink) + suffix_legend(report, options, ink) + "\n";
 }
 
 std::string text_stage_steps(const Report& report, const RenderOptions& options, const Ink& ink) {

@@ -323,6 +323,33 @@ test('a step of each stage: medians and means of the recorded steps, as the JSON
   });
 });
 
+test('idle time says of how many recorded steps it is, where there are others', async () => {
+  const data = json_of('eager');
+  const decode = data.stage_steps.find((row) => row.stage === 'decode');
+  decode.all_steps = 1240;
+  const file = join(folder, 'recorded_steps.html');
+  writeFileSync(file, page_of(web, 'report', JSON.stringify(data)));
+  await with_page(file, async (page) => {
+    const cells = await page.$$eval('#answer table.verdict tbody tr', (rows) =>
+      rows.map((row) => [row.cells[0].textContent, row.cells[4].textContent, row.cells[4].firstChild.dataset.tip]),
+    );
+    const [, idle, tip] = cells.find(([name]) => name === 'decode');
+    assert.match(idle, /^[\d.]+ %$/);
+    assert.equal(tip, `measured: recorded steps, ${decode.recorded_steps} of 1,240`);
+    assert.equal(
+      await page.textContent('#answer p.note'),
+      `GPU idle is of recorded steps: decode ${decode.recorded_steps} of 1,240.`,
+    );
+    const row = await page.$$eval('#stages table.stages tr', (rows) =>
+      rows.map((one) => [...one.cells].map((cell) => cell.textContent)).find((one) => one[0] === 'recorded steps'),
+    );
+    assert.deepEqual(
+      row.slice(2).map((text) => (text === '–' ? null : Number(text))),
+      data.stages.map((stage) => data.stage_steps.find((one) => one.stage === stage.name)?.recorded_steps ?? null),
+    );
+  });
+});
+
 test('the waterfall adds up from the measured step to the ideal one', async () => {
   for (const name of ['eager', 'memory'])
     await with_page(page_named(name), async (page) => {

@@ -226,12 +226,18 @@ function verdict(page: Page): HTMLElement {
   const longest_first = judged_stages(data).sort(
     (a, b) => (number_of(b['wall_ms']) ?? 0) - (number_of(a['wall_ms']) ?? 0),
   );
+  const not_all: string[] = []; // stages of which some steps are recorded and some are not
   const rows = longest_first.map((stage) => {
     const name = text_of(stage['name']);
     const to = stage_address(name);
     const step = step_time(data, stage);
     const busy = number_of(stage['gpu_busy_frac']);
     const counted = number_of(stage['gr_active_frac']);
+    const of = step_of(data, stage);
+    const recorded = number_of(of?.['recorded_steps']) ?? 0;
+    const all = number_of(of?.['all_steps']) ?? 0;
+    const of_steps = `${format_count(recorded)} of ${format_count(all)}`;
+    if (busy !== null && recorded > 0 && recorded < all) not_all.push(`${shortened(name)} ${of_steps}`);
     const idle = busy !== null ? format_percent(1 - busy) : counted !== null ? `~${format_percent(1 - counted)}` : null;
     const detail = text_of(stage['bound_detail']);
     const bound = text_of(stage['bound']);
@@ -247,7 +253,11 @@ function verdict(page: Page): HTMLElement {
       cell(format_count(number_of(stage['count']) ?? 0), link_to('steps', { stage: name }), 'measured: steps'),
       cell(window_ms > 0 ? format_percent((number_of(stage['wall_ms']) ?? 0) / window_ms) : null, to, 'measured'),
       cell(format_ms(step.ms), link_to('steps', { stage: name }), step.source),
-      cell(idle, link_to('idle', { stage: name }), 'measured'),
+      cell(
+        idle,
+        link_to('idle', { stage: name }),
+        recorded > 0 ? `measured: recorded steps, ${of_steps}` : 'measured by hardware counter: no step is recorded',
+      ),
       cell(
         share(number_of(stage['mfu']), number_of(stage['mfu_at_least'])),
         to,
@@ -289,7 +299,7 @@ function verdict(page: Page): HTMLElement {
     ...names.map((name, i) => el('th', { scope: 'col', class: i >= 1 && i <= 6 ? 'number' : null }, name)),
   );
   if (rows.length === 0) return why_missing(page, /stage|step|prefill|decode/i);
-  return el(
+  const table = el(
     'div',
     { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'verdict per stage' },
     el(
@@ -300,6 +310,8 @@ function verdict(page: Page): HTMLElement {
       el('tbody', {}, ...rows),
     ),
   );
+  const note = `${processor(data)} idle is of recorded steps: ${not_all.join(', ')}.`;
+  return el('div', {}, table, not_all.length ? el('p', { class: 'note' }, note) : null);
 }
 
 const peak_words = (data: Row): string => (row_of(data['device'])?.['sku'] ? 'data sheet’s' : 'measured');
