@@ -228,16 +228,6 @@ test('a slice says where in its step it is, and a wait what it waited for', asyn
     details = await details_of(page);
     assert.ok(details.Name.startsWith(awaited.name.slice(0, 60)), details.Name);
     assert.ok(details['Waited for by'].includes(longest.name), details['Waited for by']);
-    // An operator that holds a wait, as .item() does, says so too.
-    const item = packed.slices.find(
-      (slice) =>
-        slice.kind === 'operators' && slice.start <= wait.start && end_of(slice) >= end_of(wait) && slice.depth === 0,
-    );
-    if (item) {
-      await select(item, `/^${item.name}$/`);
-      details = await details_of(page);
-      assert.match(details['Waited for'], new RegExp(` in ${longest.name}`));
-    }
     // A launch that runs ahead belongs to the step of its kernel.
     const ahead = packed.slices.find((slice) => slice.kind === 'stream' && slice.flow >= 0);
     await select(packed.slices[ahead.flow], `/^${packed.slices[ahead.flow].name}$/`);
@@ -246,6 +236,29 @@ test('a slice says where in its step it is, and a wait what it waited for', asyn
     const off = packed.slices[ahead.flow].start - its.start;
     assert.ok(about(ns_of(details.Step), Math.abs(off)), `${details.Step}: ${off} ns`);
     assert.match(details.Step, off < 0 ? /before the start of .* whose work it launches/ : /after the start of/);
+  });
+});
+
+test('.item() says what the wait inside it waited for', async () => {
+  const { file, events } = page_of('item', join(values.source, 'tests/golden/inputs/item_per_step.json.gz'));
+  const end_of = (event) => BigInt(event.ts) + BigInt(event.dur);
+  const item = events.find((event) => event.name === 'aten::item');
+  const wait = events.find(
+    (event) =>
+      event.name === 'cudaStreamSynchronize' && BigInt(event.ts) >= BigInt(item.ts) && end_of(event) <= end_of(item),
+  );
+  assert.ok(wait, 'a wait inside aten::item');
+  const awaited = events
+    .filter((event) => GPU.includes(event.cat) && end_of(event) <= end_of(wait))
+    .reduce((a, b) => (end_of(b) > end_of(a) ? b : a));
+  await with_timeline(file, '#timeline/run', async (page) => {
+    await search(page, '/^aten::item$/');
+    const details = await details_of(page);
+    assert.equal(details.Name, 'aten::item');
+    assert.ok(details['Waited for'].startsWith(awaited.name.slice(0, 60)), details['Waited for']);
+    assert.match(details['Waited for'], / in cudaStreamSynchronize, which/);
+    await page.locator('.timeline-details dt:text-is("Waited for") + dd button').first().click();
+    assert.ok((await details_of(page)).Name.startsWith(awaited.name.slice(0, 60)));
   });
 });
 
