@@ -120,6 +120,7 @@ bool latency_is_unknown(const Trace& trace, std::vector<CannotTell>& cannot_tell
 // ---- the analyses, one file each ----
 void analyze_latency(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_stages(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_stage_steps(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_warm_up(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_operators(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_kernels(const Context&, Report&, std::vector<CannotTell>&);

@@ -322,19 +322,23 @@ namespace {
 
 // What a live recording says of its own cost.
 void find_measured_distortion(const FindingContext& finding) {
-  constexpr double kDistortionMin = 0.05;
   const OverheadReport& overhead = *finding.report.overhead;
   const double recorded_ns = static_cast<double>(overhead.recorded_ms.ns);
-  const bool slower = overhead.ci95 && (*overhead.ci95)[0] > kDistortionMin;
-  // Not scaled: most of it happens once, when CUPTI comes.
-  const bool busy = recorded_ns > kDistortionMin * finding.window_ns && recorded_ns > 0;
-  if (!slower && !busy) return;
+  const bool slower = overhead.ci95 && (*overhead.ci95)[0] > kGainMin;
+  // Not scaled: most of it happens once, when CUPTI comes. Where steps are known to take no longer, it changed nothing
+  // that is shown.
+  const bool busy = recorded_ns > kGainMin * finding.window_ns && recorded_ns > 0;
+  const bool harmless = overhead.ci95 && (*overhead.ci95)[1] < kGainMin;
+  if (!slower && (!busy || harmless)) return;
   Finding& out =
       finding.add("profiler-distortion", nullptr,
                   slower ? fmt::format("steps take {} longer while recorded", format_percent(*overhead.distortion_frac))
                          : "recording changed the times it shows",
                   0);
-  if (slower) out.severity = FindingSeverity::kMinor;
+  if (slower) {
+    const double of_step = *overhead.distortion_frac / (1 + *overhead.distortion_frac);  // that is the recorder's
+    out.severity = std::min(finding_rule("profiler-distortion").most, severity_of(of_step));
+  }
   if (overhead.distortion_frac) {
     out.evidence.push_back(measured("steps take longer while recorded, by", *overhead.distortion_frac, Unit::kFrac));
     out.evidence.push_back(measured("lower end of its 95 % interval", (*overhead.ci95)[0], Unit::kFrac));
@@ -355,6 +359,13 @@ namespace {
 bool eager_and_waiting(const FindingContext& finding, const StageView& stage) {
   const bool eager = !stage.graph_replay() && finding.trace().ops.size() > finding.trace().gpu_ops.size();
   return stage.group->kind == StageKind::kDecode && eager && stage.host_idle_ns() >= kLaunchIdleMin * stage.own_ns();
+}
+
+// Whether the recorded steps of a stage are known, by a run without the recorder, to take hardly longer than others.
+bool known_to_be_alike(const FindingContext& finding, const StageView& stage) {
+  for (const DistortionRecord& row : finding.report.overhead->stages)
+    if (row.stage == stage.timing->name) return row.ci95_high_frac < kGainMin;
+  return false;
 }
 
 // Of the device to which the operators are given, where a stage has several.
@@ -380,7 +391,7 @@ void find_profiler_distortion(const FindingContext& finding) {
   for (const StageView& stage : finding.stages) {
     const double profiler_ns = stage.idle_ns(IdleCause::kProfiler);
     const bool itself = profiler_ns >= kProfilerShareMin * stage.wall_ns();
-    const bool eager = !finding.live() && eager_and_waiting(finding, stage);
+    const bool eager = !finding.live() && eager_and_waiting(finding, stage) && !known_to_be_alike(finding, stage);
     if (!itself && !eager) continue;
     std::string title = stage.label();
     if (itself)

@@ -264,12 +264,15 @@ void find_copy_bound(const FindingContext& finding) {
     if (!finding.worth(stage, "no-copies", copy_ns >= kCopyShareMin * stage.own_ns())) continue;
     // Of the whole recording, pageable-copy tells the same with its reason.
     if (stage.whole() && pageable_ns * 2 > kernels_ns) continue;
-    Finding& out = finding.add(
-        "copy-bound", &stage,
-        fmt::format("{}copies take {} of the time", stage.label(), format_percent(copy_ns / stage.wall_ns())), copy_ns);
+    Finding& out =
+        finding.add("copy-bound", &stage,
+                    fmt::format("{}copies that no kernel hides take {} of the time{}", stage.label(),
+                                format_percent(copy_ns / stage.wall_ns()), stage.whole() ? "" : " of a step"),
+                    copy_ns);
     out.evidence = {
         measured(stage.each("copies on the GPU that no kernel hides"), stage.per_step_ms(kernels_ns), Unit::kMs),
         measured(stage.each("all copies on the GPU"), stage.per_step_ms(all_ns), Unit::kMs),
+        measured("all copies, hidden ones too, over the time", all_ns / stage.wall_ns(), Unit::kFrac),
         measured(stage.each("idle behind blocking copies"), stage.per_step_ms(stage.idle_ns(IdleCause::kCopy)),
                  Unit::kMs)};
     const CopySums by_path = sum_copies(finding.context, stage.kernels);

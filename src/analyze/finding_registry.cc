@@ -220,8 +220,8 @@ constexpr FindingRule kRules[] = {
      FindingSeverity::kInfo, "requests wait no longer for it; it is about tokens per second of a server"},
     {"profiler-distortion",
      "an eager decode stage waits for the host at least 25 % of the time; the GPU waits for the profiler's own work at "
-     "least 5 % of a stage; in live recordings, the 95 % interval of the "
-     "measured distortion lies above 5 %, or the recorder's own overhead records do",
+     "least 5 % of a stage; in live recordings, the 95 % interval of the measured distortion lies above 5 %, or the "
+     "recorder's own overhead records do; not where steps are known to take less than 5 % longer",
      "host operators, or steps without recording", "compare with an unprofiled run", find_profiler_distortion, kGpuOnly,
      FindingSeverity::kMinor, "it is about the recording, not about the program"},
 };

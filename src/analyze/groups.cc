@@ -89,7 +89,7 @@ void add_time_outside_steps(const Trace& trace, Groups& groups) {
 
 // Busy time per stage and step: busy intervals cut at the windows of the steps. Both are sorted within a device.
 void add_busy(const Trace& trace, Groups& groups) {
-  groups.least_gpu_ns.assign(trace.steps.size(), 0);
+  groups.busy_ns.assign(trace.steps.size(), 0);
   const BusyIntervals& busy = trace.busy_intervals;
   for (const Window& window : trace.windows) {
     std::vector<Row> steps;
@@ -107,12 +107,13 @@ void add_busy(const Trace& trace, Groups& groups) {
             std::min(end, trace.steps.end_ns[steps[i]]) - std::max(start, trace.steps.start_ns[steps[i]]);
         if (inside <= 0) continue;
         groups.stages[groups.stage_of_step[steps[i]]].busy_ns += inside;
-        groups.least_gpu_ns[steps[i]] += inside;
+        groups.busy_ns[steps[i]] += inside;
         rest -= inside;
       }
       outside.busy_ns += rest;
     }
   }
+  groups.least_gpu_ns = groups.busy_ns;
 }
 
 void add_idle(const Trace& trace, Groups& groups) {

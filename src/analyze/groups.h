@@ -92,7 +92,8 @@ struct Groups {
   // Parallel to steps: GPU time that the step needs at least, however early it is launched. The part of its window in
   // which its device was busy; more where several GPUs share it and wait for each other (analyze/several_gpus.h).
   std::vector<int64_t> least_gpu_ns;
-  int64_t gpu_ns = 0;  // sum of all durations
+  std::vector<int64_t> busy_ns;  // parallel to steps: part of its window in which its device was busy
+  int64_t gpu_ns = 0;            // sum of all durations
 
   // Row in works of what a GPU activity computes, kNoRow where that is not known.
   WorkId work_of(GpuOpId op) const { return kernel_keys.key(kernel_of[op]).work; }

@@ -198,8 +198,8 @@ void decide_bound(const StageGroup& group, const StageSums& sums, double recorde
     const Share* second = nullptr;
     for (const Share& share : shares)
       if (&share != best && (second == nullptr || share.ns > second->ns)) second = &share;
-    row.bound_detail = fmt::format("{} {:.0f} %, {} {:.0f} %", name_of(best->bound), 100 * best->ns / wall_ns,
-                                   name_of(second->bound), 100 * second->ns / wall_ns);
+    row.bound_detail = fmt::format("{} {:.0f} %, {} {:.0f} % of its time", name_of(best->bound),
+                                   100 * best->ns / wall_ns, name_of(second->bound), 100 * second->ns / wall_ns);
     return;
   }
   row.bound = best->bound;

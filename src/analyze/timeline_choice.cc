@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyze/groups.h"
+#include "replay/latencies.h"
 #include "replay/replay.h"
 
 namespace llmprof {
@@ -16,13 +17,23 @@ std::vector<CriticalPiece> pieces_of(const std::vector<replay::PathSegment>& pat
   return out;
 }
 
-void add_paths(const Trace& trace, std::vector<StageChoice>& stages) {
+std::vector<GpuOpId> awaited_by_call(const replay::Timeline& timeline) {
+  const Trace& trace = timeline.trace;
+  std::vector<GpuOpId> last = replay::last_awaited(timeline);
+  for (Row call = 0; call < last.size(); ++call) {
+    // What ended later was waited for by somebody else.
+    if (last[call] != kNoRow && trace.end_of(last[call]) > timeline.end_of(call)) last[call] = kNoRow;
+    for (const GpuOpId op : timeline.stream_awaits.of(call))
+      if (last[call] == kNoRow || trace.end_of(op) > trace.end_of(last[call])) last[call] = op;
+  }
+  return last;
+}
+
+void add_paths(const replay::StepReplay& replayed, std::vector<StageChoice>& stages) {
   std::vector<StepId> steps;
   for (const StageChoice& stage : stages) steps.insert(steps.end(), {stage.median.step, stage.slowest.step});
-  const std::vector<ProcessorKind>& kinds = trace.devices.kind;
-  const bool on_a_cpu = std::find(kinds.begin(), kinds.end(), ProcessorKind::kCpu) != kinds.end();
-  if (steps.empty() || on_a_cpu) return;  // the host is the device there
-  const std::vector<std::vector<replay::PathSegment>> paths = replay::StepReplay(trace).paths(steps);
+  if (steps.empty()) return;
+  const std::vector<std::vector<replay::PathSegment>> paths = replayed.paths(steps);
   for (size_t i = 0; i < stages.size(); ++i) {
     stages[i].median.path = pieces_of(paths[2 * i]);
     stages[i].slowest.path = pieces_of(paths[2 * i + 1]);
@@ -51,7 +62,11 @@ TimelineChoice choose_timeline(const Trace& trace) {
     stage.median.step = steps[(steps.size() - 1) / 2];
     stage.slowest.step = steps.back();
   }
-  add_paths(trace, out.stages);
+  const std::vector<ProcessorKind>& kinds = trace.devices.kind;
+  if (std::find(kinds.begin(), kinds.end(), ProcessorKind::kCpu) != kinds.end()) return out;  // the host is the device
+  const replay::StepReplay replayed(trace);
+  add_paths(replayed, out.stages);
+  out.awaited = awaited_by_call(replayed.timeline());
   return out;
 }
 

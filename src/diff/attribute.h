@@ -7,6 +7,8 @@
 //   one side alone has are there or not by their own part: on the timeline of the other side they cannot be put, so
 //   what they bring there is what taking them away changes on their own.
 //
+// Where both sides have the same launches, `copy` or `other` stands for `count` (exchange.h).
+//
 // v of no part is A's step, v of all is B's, both as replay gives them back. Each part gets its Shapley value: the
 // mean, over all orders in which parts can be exchanged, of what it changes when its turn comes (Shapley, 1953). So
 // shares add up to the difference, and no order is preferred. Several pairs of steps next to the medians are averaged.

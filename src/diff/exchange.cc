@@ -94,10 +94,56 @@ void Exchange::add(const AlignedStep& aligned, bool counted) {
   add_ops(aligned, counted);
 }
 
+void Exchange::note_streams(const Trace& trace, GpuOpId op, Streams& streams) {
+  const CopyPath path = trace.gpu_ops.path[op];
+  const size_t what = trace.gpu_ops.kind[op] == GpuOpKind::kKernel ? 0
+                      : path == CopyPath::kHostToDevice            ? 1
+                      : path == CopyPath::kDeviceToHost            ? 2
+                                                                   : 3;
+  ++streams[trace.gpu_ops.stream[op]][what];
+}
+
+Exchange::Sharing Exchange::sharing(const Streams& streams) {
+  constexpr int64_t kPartMin = 10;  // one in so many of a kind: a stray one says nothing of where they run
+  std::array<int64_t, kClasses> all{};
+  for (const auto& [stream, counts] : streams)
+    for (size_t what = 0; what < kClasses; ++what) all[what] += counts[what];
+  Sharing out;
+  for (size_t copies = 1; copies < kClasses; ++copies)
+    for (size_t other = 0; other < copies; ++other) {
+      if (all[copies] == 0 || all[other] == 0) continue;
+      out[copies][other] = std::any_of(streams.begin(), streams.end(), [&](const auto& of) {
+        const std::array<int64_t, kClasses>& counts = of.second;
+        return counts[copies] * kPartMin >= all[copies] && counts[other] * kPartMin >= all[other];
+      });
+    }
+  return out;
+}
+
+size_t Exchange::copying_streams(const Streams& streams) {
+  return static_cast<size_t>(std::count_if(streams.begin(), streams.end(), [](const auto& of) {
+    return std::any_of(of.second.begin() + 1, of.second.end(), [](int64_t count) { return count > 0; });
+  }));
+}
+
+bool Exchange::copies_moved() const {
+  const Sharing a = sharing(streams_a_), b = sharing(streams_b_);
+  for (size_t copies = 1; copies < kClasses; ++copies)
+    for (size_t other = 0; other < copies; ++other)
+      if (a[copies][other] && b[copies][other] && *a[copies][other] != *b[copies][other]) return true;
+  return false;
+}
+
 void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
   for (const auto& [a, b] : aligned.calls) {
-    if (counted && a != kNoRow) note_launch(a_, a, launches_a_, ops_a_);
-    if (counted && b != kNoRow) note_launch(b_, b, launches_b_, ops_b_);
+    if (counted && a != kNoRow) {
+      note_launch(a_, a, launches_a_, ops_a_);
+      for (const GpuOpId op : a_.recording->launched(a)) note_streams(a_.trace(), op, streams_a_);
+    }
+    if (counted && b != kNoRow) {
+      note_launch(b_, b, launches_b_, ops_b_);
+      for (const GpuOpId op : b_.recording->launched(b)) note_streams(b_.trace(), op, streams_b_);
+    }
     if (a == kNoRow) {
       add_alone(b_, b, edits_b_, 1, counted);
       continue;
@@ -194,6 +240,14 @@ void Exchange::add_ops(const AlignedStep& aligned, bool counted) {
 }
 
 void Exchange::finish() {
+  if (structure_ == DiffPart::kOther && copies_moved()) {
+    structure_ = DiffPart::kCopy;
+    // What copies take by themselves goes with the streams that they are on: it is one part.
+    by_name_[static_cast<size_t>(DiffPart::kCopy)].clear();
+    count(DiffPart::kCopy,
+          fmt::format("streams of copies: {} -> {}", copying_streams(streams_a_), copying_streams(streams_b_)), 1,
+          true);
+  }
   for (const Edits* edits : {&edits_a_, &edits_b_}) {
     for (const Changed& one : edits->calls) active_ |= bit_of(one.part);
     for (const Changed& one : edits->before) active_ |= bit_of(one.part);

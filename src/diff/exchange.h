@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,8 @@ class Exchange {
   void finish();
 
   // Parts in which the two differ. `kCount` is among them where one side has launches that the other has not; else the
-  // change from one timeline to the other counts as `kOther`.
+  // change from one timeline to the other counts as `kCopy` where copies share a stream on one side that they do not
+  // share on the other, and as `kOther` where not even that is known.
   PartSet active() const { return active_; }
   DiffPart structure() const { return structure_; }
   // As in A but for the parts in `set`: the mean window of the steps, ns.
@@ -73,6 +75,17 @@ class Exchange {
     std::vector<Alone> alone;
   };
 
+  // How many kernels, copies to the GPU, to the host and others each stream runs.
+  static constexpr size_t kClasses = 4;
+  using Streams = std::map<StreamId, std::array<int64_t, kClasses>>;
+  // For each pair of these, one of them copies, whether they share a stream; empty where either is not there.
+  using Sharing = std::array<std::array<std::optional<bool>, kClasses>, kClasses>;
+
+  static void note_streams(const Trace& trace, GpuOpId op, Streams& streams);
+  static Sharing sharing(const Streams& streams);
+  static size_t copying_streams(const Streams& streams);
+  bool copies_moved() const;
+
   void add_calls(const AlignedStep& aligned, bool counted);
   void add_alone(const Replayable& own, ApiCallId call, Edits& edits, double sign, bool counted);
   void add_ops(const AlignedStep& aligned, bool counted);
@@ -87,6 +100,7 @@ class Exchange {
   const Replayable& a_;
   const Replayable& b_;
   Edits edits_a_, edits_b_;
+  Streams streams_a_, streams_b_;  // of the steps that are counted
   PartSet active_ = 0;
   DiffPart structure_ = DiffPart::kOther;
   std::array<std::map<std::string, double>, kDiffParts> by_name_;

@@ -67,8 +67,11 @@ class Streams {
           if (event != 0) events_[event] = stream != kNoRow ? std::optional<Tail>(tails_[stream]) : std::nullopt;
           break;
         case CallKind::kStreamWait:
-          if (const auto at = events_.find(event); at != events_.end() && at->second && stream != kNoRow)
-            for (const GpuOpId op : *at->second) add(tails_[stream], op);
+          if (const auto at = events_.find(event); at != events_.end() && at->second)
+            for (const GpuOpId op : *at->second) {
+              stream_awaits_.emplace_back(call, op);
+              if (stream != kNoRow) add(tails_[stream], op);
+            }
           break;
         case CallKind::kWaitForStream:
           if (stream != kNoRow) awaits(call, Awaited::kStream, tails_[stream]);
@@ -82,6 +85,7 @@ class Streams {
     }
     timeline_.joined.take(joined_, trace_.gpu_ops.size());
     timeline_.awaits.take(awaits_, trace_.api_calls.size());
+    timeline_.stream_awaits.take(stream_awaits_, trace_.api_calls.size());
   }
 
  private:
@@ -145,7 +149,7 @@ class Streams {
   std::unordered_map<uint64_t, std::optional<Tail>> events_;  // as they were recorded last; empty: on which stream?
   std::vector<uint8_t> kinds_;                                // by name: CallKind + 1, 0 not yet judged
   std::vector<uint8_t> last_;                                 // of a launch: whether nothing follows
-  Pairs joined_, awaits_;
+  Pairs joined_, awaits_, stream_awaits_;
 };
 
 // As they were seen: branches overlap, and a node follows the one that ended last before it began.

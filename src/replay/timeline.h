@@ -91,7 +91,8 @@ struct Timeline {
   std::vector<ApiCallId> before;
   std::vector<uint8_t> nested;  // whether that one encloses it
   std::vector<Awaited> awaited;
-  ActivityLists awaits;  // of kStream and kEvent
+  ActivityLists awaits;         // of kStream and kEvent
+  ActivityLists stream_awaits;  // of calls that make a stream wait for an event: what that stream waits for
   // Of calls that wait for a device, where there are several: one bit for each that is not meant, since what was
   // launched on it went on behind the return. Else empty.
   std::vector<uint32_t> other_devices;

@@ -175,10 +175,10 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   std::string out = headline(report, ink) + warnings(report, options, ink);
   if (options.one_page) return finish_page(text_page(report, out, options, ink), options);
   const bool cpu = on_cpu(report);
-  for (const auto part :
-       {text_verdict, text_stages, text_warm_up, text_measured, text_where, text_undisturbed, text_critical_path,
-        text_what_ifs, text_launch_places, text_host, text_host_places, text_idle, text_operators, text_kernels,
-        text_launch_sites, text_memory, text_findings, text_cannot_tell, text_foot})
+  for (const auto part : {text_verdict,      text_stages,      text_stage_steps,   text_warm_up,     text_measured,
+                          text_where,        text_undisturbed, text_critical_path, text_what_ifs,    text_launch_places,
+                          text_host,         text_host_places, text_idle,          text_operators,   text_kernels,
+                          text_launch_sites, text_memory,      text_findings,      text_cannot_tell, text_foot})
     if (!cpu || part != text_host) out += part(report, options, ink);  // the host is the device there
   return finish_page(out, options);
 }

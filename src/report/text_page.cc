@@ -70,12 +70,14 @@ std::string path_of(const Report& report, const StageTiming& stage) {
   return "-";
 }
 
-// A step's time without the recorder where that is known, else as recorded.
+// The median step: without the recorder where that is known, else as recorded.
 double step_ms(const Report& report, const StageTiming& stage) {
   for (const UndisturbedRecord& row : report.undisturbed)
     if (row.stage == stage.name && row.device == stage.device && row.source != StepTimeSource::kRecorded)
       return row.step_ms;
-  return per_instance(stage, stage.wall_ms.ms());
+  for (const StageStepRecord& row : report.stage_steps)
+    if (row.stage == stage.name && row.device == stage.device) return row.step_p50_ms;
+  return per_instance(stage, stage.wall_ms.ms());  // of time outside steps there is no median
 }
 
 // What of the window is in none of the rows above: steps of warm-up, smaller stages, time between steps.
@@ -138,12 +140,12 @@ std::string stage_lines(const Report& report, const RenderOptions& options, cons
   TextTable table({{"stage", kLeft, 24},
                    {"n", kRight, 0, 5},
                    {"of window", kRight, 0, 3},
-                   {"per step"},
+                   {"median step"},
                    {gpu + std::string(" idle"), kRight, 0, 1},
                    {"MFU", kRight, 0, 2},
                    {"MBU", kRight, 0, 2},
                    {"bound", kLeft, 28},
-                   {"a step waits for", kLeft, kPathWidth, 4}});
+                   {"on the critical path of a step", kLeft, kPathWidth, 4}});
   for (const StageTiming* stage : stages) {
     std::string bound = stage->bound ? std::string(name_of(*stage->bound)) : "-";
     if (stage->bound && stage->bound_detail) bound += ", " + *stage->bound_detail;
@@ -161,8 +163,10 @@ std::string stage_lines(const Report& report, const RenderOptions& options, cons
     if (const std::string line = code_line(report, *stage); !line.empty()) code += one_line(line, options, 2);
   const std::string rest = rest_of_window(report, stages);
   if (table.empty() && rest.empty()) return {};
-  return title(ink, "Stages") + (table.empty() ? std::string() : table.render("  ", options)) + code +
-         (rest.empty() ? std::string() : ink.dim(wrap_text(rest, options.width, "  ", "    "))) + "\n";
+  return title(ink, "Stages") +
+         (table.empty() ? std::string()
+                        : table.render("  ", options) + text_recorded_steps(report, "idle", options, ink)) +
+         code + (rest.empty() ? std::string() : ink.dim(wrap_text(rest, options.width, "  ", "    "))) + "\n";
 }
 
 // The kernel that takes most of an operation, of those that the report lists.

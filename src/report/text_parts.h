@@ -64,6 +64,10 @@ std::string title(const Ink& ink, std::string_view text, std::string_view note =
 // GPU busy share of a stage: from recorded activities; "~97 %" by hardware counter where those are missing.
 std::string busy_text(const StageTiming& stage);
 
+// "GPU idle is of recorded steps: decode 40 of 1,240", where a stage has others too; else nothing.
+std::string text_recorded_steps(const Report& report, std::string_view what, const RenderOptions& options,
+                                const Ink& ink);
+
 // "TPOT 26.00 ms -> 6.335 ms"
 std::string bound_text(const GainBound& bound);
 
@@ -84,6 +88,7 @@ std::string text_page(const Report& report, std::string_view head, const RenderO
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_stage_steps(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_warm_up(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_where(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_measured(const Report& report, const RenderOptions& options, const Ink& ink);

@@ -110,13 +110,26 @@ std::string limit_of(const OptBound& bound, const OptDouble& of_roof) {
   return std::string(name_of(*bound));
 }
 
+std::string text_recorded_steps(const Report& report, std::string_view what, const RenderOptions& options,
+                                const Ink& ink) {
+  std::string stages;
+  for (const StageStepRecord& row : report.stage_steps)
+    if (row.recorded_steps > 0 && row.recorded_steps < row.all_steps)
+      stages += fmt::format("{}{} {} of {}", stages.empty() ? "" : ", ", printable(row.stage),
+                            format_count(static_cast<double>(row.recorded_steps)),
+                            format_count(static_cast<double>(row.all_steps)));
+  if (stages.empty()) return {};
+  return ink.dim(wrap_text(fmt::format("{} {} is of recorded steps: {}", processor(report), what, stages),
+                           options.width, "  ", "    "));
+}
+
 std::string text_stages(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (report.stages.empty()) return {};
   std::vector<TextTable::Column> columns{{"stage", kLeft, 28},
                                          {"n", kRight, 0, 3},
                                          {"tokens", kRight, 0, 6},
                                          {"wall"},  // its total is the only figure of the last row
-                                         {"per step"},
+                                         {"mean step"},
                                          {processor(report) + std::string(" busy"), kRight, 0, 1},
                                          {"kernels", kRight, 0, 8},
                                          {"launches", kRight, 0, 9},
@@ -164,7 +177,30 @@ std::string text_stages(const Report& report, const RenderOptions& options, cons
                                           processor(report)),
                               options.width, "  ", "    "))
               : std::string()) +
-         suffix_legend(report, options, ink) + "\n";
+         text_recorded_steps(report, "busy", options, ink) + suffix_legend(report, options, ink) + "\n";
+}
+
+std::string text_stage_steps(const Report& report, const RenderOptions& options, const Ink& ink) {
+  TextTable table({{"stage", kLeft, 28},
+                   {"recorded", kRight, 0, 2},
+                   {"of steps", kRight, 0, 5},
+                   {"median step"},
+                   {"mean", kRight, 0, 4},
+                   {processor(report) + std::string(" busy")},
+                   {processor(report) + std::string(" idle"), kRight, 0, 1},
+                   {"kernels"},
+                   {"copies", kRight, 0, 3}});
+  for (const StageStepRecord& row : report.stage_steps) {
+    if (row.recorded_steps == 0) continue;
+    table.add_row({printable(row.stage), format_count(static_cast<double>(row.recorded_steps)),
+                   format_count(static_cast<double>(row.all_steps)), format_ms(row.step_p50_ms),
+                   format_ms(row.step_mean_ms), format_ms(*row.gpu_busy_p50_ms), format_ms(*row.gpu_idle_p50_ms),
+                   format_ms(*row.kernels_p50_ms), format_ms(*row.copies_p50_ms)});
+  }
+  if (table.empty()) return {};
+  return title(ink, "A step of each stage",
+               "medians over recorded steps, with the recorder; kernels and copies: sums of their durations") +
+         table.render("  ", options) + "\n";
 }
 
 std::string text_warm_up(const Report& report, const RenderOptions& options, const Ink& ink) {

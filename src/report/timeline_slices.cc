@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/flat_index.h"
@@ -301,7 +302,24 @@ class Collector {
       slice.name = text(waits.name[wait]);
       slice.tint = tint_of(Tint::kWait);
       if (waits.stream[wait] >= 0) slice.detail = text(fmt::format("stream {}", waits.stream[wait]));
+      if (waits.correlation[wait] == 0) continue;
+      if (const uint32_t call = waiting_calls().find(waits.correlation[wait]); call != kNone)
+        slice.target = awaited_by(ApiCallId(call));
     }
+  }
+
+  // Calls that waited for something, by correlation.
+  const FlatMap& waiting_calls() {
+    if (waiting_calls_) return *waiting_calls_;
+    waiting_calls_.emplace();
+    for (Row call = 0; call < choice_.awaited.size(); ++call)
+      if (choice_.awaited[call] != kNoRow && trace_.api_calls.correlation[call] != 0)
+        waiting_calls_->find_or_insert(trace_.api_calls.correlation[call], call);
+    return *waiting_calls_;
+  }
+  Anchor awaited_by(ApiCallId call) const {
+    if (call >= choice_.awaited.size() || choice_.awaited[call] == kNoRow) return {};
+    return {Of::kActivity, choice_.awaited[call]};
   }
 
   // ---- the host ----
@@ -357,6 +375,7 @@ class Collector {
     add_rows(trace_.api_calls, Tint::kCall, [&](Row row) -> Slice& {
       Slice& slice = into(trace_.api_calls.thread[row], 4);
       slice.own = {Of::kCall, row};
+      slice.target = awaited_by(ApiCallId(row));
       return slice;
     });
     add_rows(trace_.overheads, Tint::kRecorder,
@@ -386,6 +405,7 @@ class Collector {
   const HostCalls calls_;
   Timeline out_;
   std::vector<uint32_t> texts_, configs_, by_stream_;
+  std::optional<FlatMap> waiting_calls_;
   std::map<int32_t, uint32_t> group_of_device_;
 };
 

@@ -61,7 +61,7 @@ struct Anchor {
 struct Slice {
   int64_t start_ns = 0, dur_ns = 0;
   uint32_t name = 0, detail = 0;  // texts
-  Anchor own, target;             // target: what led to it, or what it lies on
+  Anchor own, target;             // target: what led to it, what it lies on, or what it waited for
   uint16_t depth = 0;
   uint8_t tint = 0;
   int64_t end_ns() const { return start_ns + dur_ns; }

@@ -157,6 +157,26 @@ struct StageMark {
 LLMPROF_RECORD(StageTiming, "stages", "Time, work and distance from the hardware's limit per stage",
                LLMPROF_STAGE_TIMING_FIELDS)
 
+#define LLMPROF_STAGE_STEP_FIELDS(F)                                                                               \
+  F(std::string, stage, "", "Stage, as its row of `stages` is named")                                              \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                    \
+  F(int64_t, steps, "", "Steps of that row")                                                                       \
+  F(int64_t, recorded_steps, "",                                                                                   \
+    "Of them, recorded from begin to end: what the figures below, GPU busy and idle of `stages` are of")           \
+  F(int64_t, all_steps, "", "Steps of the stage in the run, recorded or not, without warm-up")                     \
+  F(double, step_p50_ms, "ms", "Median of the steps' lengths, as recorded; of all `steps` where none is recorded") \
+  F(double, step_mean_ms, "ms", "Their mean")                                                                      \
+  F(OptDouble, gpu_busy_p50_ms, "ms", "Median of the time of a step in which a stream was busy, overlap once")     \
+  F(OptDouble, gpu_busy_mean_ms, "ms", "Its mean")                                                                 \
+  F(OptDouble, gpu_idle_p50_ms, "ms", "Median of the idle time of a step")                                         \
+  F(OptDouble, gpu_idle_mean_ms, "ms", "Its mean")                                                                 \
+  F(OptDouble, kernels_p50_ms, "ms", "Median over steps of the sum of kernel durations, overlap counted twice")    \
+  F(OptDouble, kernels_mean_ms, "ms", "Its mean")                                                                  \
+  F(OptDouble, copies_p50_ms, "ms", "The same of copies and memsets")                                              \
+  F(OptDouble, copies_mean_ms, "ms", "Its mean")
+LLMPROF_RECORD(StageStepRecord, "stage_steps", "A step of each stage: medians and means over its recorded steps",
+               LLMPROF_STAGE_STEP_FIELDS)
+
 #define LLMPROF_OPERATOR_FIELDS(F)                                                                                    \
   F(std::string, name, "", "Operator")                                                                                \
   F(std::string, stage, "", "Stage in whose host interval the calls started")                                         \
@@ -651,6 +671,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::optional<ModelSummary>, model, "", "Given or recognised")                                              \
   F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                                  \
   F(std::vector<StageTiming>, stages, "", "Per stage")                                                          \
+  F(std::vector<StageStepRecord>, stage_steps, "", "A step of each stage: medians and means")                   \
   F(IfAny<std::vector<WarmUpRecord>>, warm_up, "", "Steps that are in no other figure; left out without")       \
   F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                       \
   F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                                  \

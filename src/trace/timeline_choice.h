@@ -33,7 +33,10 @@ struct StageChoice {
 
 struct TimelineChoice {
   std::vector<StageChoice> stages;  // those that take most time first
-  size_t slices_most = 1'500'000;   // above that, short ones are merged
+  // By API call that waits for the GPU, or makes a stream wait: the last activity to end of those that it waited for,
+  // which ended before the call returned; kNoRow where there was none, or it is not known. Empty: of no call.
+  std::vector<GpuOpId> awaited;
+  size_t slices_most = 1'500'000;  // above that, short ones are merged
 };
 
 }  // namespace llmprof

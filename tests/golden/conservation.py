@@ -75,6 +75,8 @@ def check_report(report, recordings):
     stages, categories = report["stages"], report["categories"]
     for stage in stages:
         check_stage(stage)
+    for row in report.get("stage_steps", []):
+        check_stage_steps(row, stages, categories)
     for row in report["operators"]:
         need_keys(f"operator {row.get('name')}", row, OPERATOR_KEYS)
     for row in report["kernels_topk"]:
@@ -135,6 +137,23 @@ def check_stage(stage):
     if stage["flops"] is not None and stage["tflops"] is not None and wall_s:
         rate = Decimal(stage["flops"]) / wall_s / 10**12
         expect(abs(rate - Decimal(stage["tflops"])) <= abs(rate) / 10**6, f"{name}: tflops is not flops / wall")
+
+
+def check_stage_steps(row, stages, categories):
+    """Means of a step, times the steps, are the totals of the stage where all of its steps were recorded whole."""
+    stage, = [one for one in stages if (one["name"], one["device"]) == (row["stage"], row["device"])]
+    expect(row["recorded_steps"] <= row["steps"] <= row["all_steps"], f"{row['stage']}: more steps recorded than there are")
+    same(f"{row['stage']}: steps of stage_steps", stage["count"], row["steps"])
+    if row["recorded_steps"] != row["steps"]:
+        return
+    of_gpu = [one for one in categories if (one["stage"], one["device"]) == (row["stage"], row["device"])]
+    for name, mean, total in [("length", row["step_mean_ms"], ns_of(stage["wall_ms"])),
+                              ("busy", row["gpu_busy_mean_ms"], ns_of(stage["gpu_busy_ms"])),
+                              ("idle", row["gpu_idle_mean_ms"], ns_of(stage["gpu_idle_ms"])),
+                              ("kernels and copies", Decimal(row["kernels_mean_ms"]) + Decimal(row["copies_mean_ms"]),
+                               total_ns(of_gpu, "time_ms"))]:
+        sum_ns = Decimal(mean) * row["steps"] * 1000000
+        expect(abs(sum_ns - total) <= 1 + Decimal(total) / 10**9, f"{row['stage']}: mean {name} of a step is not the stage's")
 
 
 def check_critical_path(row, work):

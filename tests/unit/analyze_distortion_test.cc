@@ -252,6 +252,25 @@ TEST(Distortion, AboveFivePercentIsAFinding) {
       << finding->title;
 }
 
+// The recorder lists much work of its own, as when it comes, and the steps take as long as without it.
+TEST(Distortion, OverheadThatNoStepFeelsIsNoFinding) {
+  const auto with_overhead = [](int64_t recorded_ns) {
+    AnalyzedRecording run = two_halves(recorded_ns, 1000'000);
+    const int64_t window_ns = run.trace.windows[0].end_ns - run.trace.windows[0].start_ns;
+    run.trace.overheads.append({.start_ns = 0, .dur_ns = window_ns / 5, .thread = 0});
+    return report_of(run.trace);
+  };
+  const Report harmless = with_overhead(1000'300);
+  ASSERT_TRUE(harmless.overhead && harmless.overhead->ci95);
+  EXPECT_LT((*harmless.overhead->ci95)[1], 0.05);
+  EXPECT_GT(harmless.overhead->recorded_ms.ns, 0);
+  EXPECT_EQ(finding_of(harmless, "profiler-distortion"), nullptr);
+  const Report slower = with_overhead(1100'000);
+  const Finding* finding = finding_of(slower, "profiler-distortion");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kMinor);
+}
+
 TEST(Distortion, UnrecordedStagesHaveNoGpuFigures) {
   const AnalyzedRecording run = two_halves(1040'000, 1000'000);
   const Report report = report_of(run.trace);

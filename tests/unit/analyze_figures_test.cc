@@ -142,6 +142,31 @@ TEST(Copies, WhatRunsBesideKernelsHoldsUpNobody) {
   }
 }
 
+// 8 of 10 ms in copies, of which a kernel of another stream hides the first 5.
+TEST(Copies, TheFindingSaysWhichShareIsOfWhat) {
+  AnalyzedRecording run;
+  const Row other = run.add_stream(0);
+  run.window(0, 10 * kMs);
+  const Row step = run.step(StageKind::kDecode, 0, 10 * kMs);
+  run.gpu("Memcpy HtoD (Pinned -> Device)", Category::kCopy, 0, 8 * kMs,
+          {.step = step, .stream = other, .kind = GpuOpKind::kMemcpy});
+  run.gpu("gemm", Category::kGemm, 1 * kMs, 4 * kMs, {.step = step});
+  run.busy(0, 8 * kMs);
+  run.gap(IdleCause::kUnknown, 8 * kMs, 2 * kMs, step);
+  const Report report = report_of(run);
+  const Finding* finding = finding_of(report, "copy-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->title, "decode: copies that no kernel hides take 30.0 % of the time of a step");
+  const auto value = [&](std::string_view metric) {
+    for (const Evidence& row : finding->evidence)
+      if (row.metric == metric) return row.value.value_or(-1);
+    return -1.0;
+  };
+  EXPECT_DOUBLE_EQ(value("copies on the GPU that no kernel hides per step"), 3);
+  EXPECT_DOUBLE_EQ(value("all copies on the GPU per step"), 8);
+  EXPECT_DOUBLE_EQ(value("all copies, hidden ones too, over the time"), 0.8);
+}
+
 TEST(Copies, FindingsSayTheLinksRate) {
   const Report report = report_of(copying_run("Memcpy HtoD (Pageable -> Device)"));
   const Finding* finding = finding_of(report, "pageable-copy");

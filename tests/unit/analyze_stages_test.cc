@@ -52,6 +52,68 @@ TEST(Stages, BusyIntervalsAreCutAtStepEdges) {
   expect_conserved(report);
 }
 
+TEST(StageSteps, AreMediansAndMeansOverWhatWasRecorded) {
+  // Three recorded decode steps of 10, 20 and 60 us, with kernels of 4, 6 and 30 us and copies of 1, 2 and 6 us behind
+  // them; a fourth, of 80 us, of which no kernel was recorded.
+  AnalyzedRecording run;
+  run.window(0, 170 * kUs);
+  const int64_t lengths[] = {10, 20, 60}, kernels[] = {4, 6, 30}, copies[] = {1, 2, 6};
+  int64_t at = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const int64_t kernel = kernels[i] * kUs, copy = copies[i] * kUs, end = at + lengths[i] * kUs;
+    const StepId step = run.step(StageKind::kDecode, at, end, 1, 512);
+    run.gpu("k", Category::kElementwise, at, kernel, {step});
+    run.gpu("Memcpy DtoH (Device -> Pinned)", Category::kCopy, at + kernel, copy,
+            {.step = step, .kind = GpuOpKind::kMemcpy});
+    run.busy(at, at + kernel + copy);
+    run.gap(IdleCause::kHostWork, at + kernel + copy, end - at - kernel - copy, step);
+    at = end;
+  }
+  const StepId unseen = run.step(StageKind::kDecode, at, 170 * kUs, 1, 512);
+  run.trace.steps.missing[unseen] = MissingKernels::kAll;
+  run.trace.steps.state[unseen] = StepState::kNotRecorded;
+  run.gap(IdleCause::kNotRecorded, at, 80 * kUs, unseen);
+  const Report report = report_of(run);
+  expect_conserved(report);
+  ASSERT_EQ(report.stage_steps.size(), 2U);
+  const StageStepRecord& row = report.stage_steps[0];
+  EXPECT_EQ(row.stage, "decode");
+  EXPECT_EQ(row.steps, 3);
+  EXPECT_EQ(row.recorded_steps, 3);
+  EXPECT_EQ(row.all_steps, 4);
+  EXPECT_DOUBLE_EQ(row.step_p50_ms, 0.020);
+  EXPECT_DOUBLE_EQ(row.step_mean_ms, 0.030);
+  EXPECT_DOUBLE_EQ(row.gpu_busy_p50_ms.value_or(0), 0.008);
+  EXPECT_NEAR(row.gpu_busy_mean_ms.value_or(0), 0.049 / 3, 1e-12);
+  EXPECT_DOUBLE_EQ(row.gpu_idle_p50_ms.value_or(0), 0.012);
+  EXPECT_NEAR(row.gpu_idle_mean_ms.value_or(0), 0.041 / 3, 1e-12);
+  EXPECT_DOUBLE_EQ(row.kernels_p50_ms.value_or(0), 0.006);
+  EXPECT_NEAR(row.kernels_mean_ms.value_or(0), 0.040 / 3, 1e-12);
+  EXPECT_DOUBLE_EQ(row.copies_p50_ms.value_or(0), 0.002);
+  EXPECT_DOUBLE_EQ(row.copies_mean_ms.value_or(0), 0.003);
+  const StageStepRecord& not_recorded = report.stage_steps[1];
+  EXPECT_EQ(not_recorded.recorded_steps, 0);
+  EXPECT_EQ(not_recorded.all_steps, 4);
+  EXPECT_DOUBLE_EQ(not_recorded.step_p50_ms, 0.080);
+  EXPECT_FALSE(not_recorded.gpu_busy_p50_ms);
+  EXPECT_FALSE(not_recorded.copies_mean_ms);
+}
+
+TEST(Stages, AMixtureSaysWhatItsSharesAreOf) {
+  AnalyzedRecording run;
+  run.window(0, 100'000);
+  const Row step = run.step(StageKind::kDecode, 0, 100'000);
+  run.gpu("k", Category::kOther, 0, 20'000, {step});
+  run.busy(0, 20'000);
+  run.gap(IdleCause::kLaunchCall, 20'000, 43'000, step);
+  run.gap(IdleCause::kBlockingSync, 63'000, 37'000, step);
+  const Report report = report_of(run);
+  const StageTiming* decode = stage_of(report, "decode");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_EQ(decode->bound, Bound::kMixed);
+  EXPECT_EQ(decode->bound_detail, "overhead 43 %, sync 37 % of its time");
+}
+
 TEST(Stages, WhatIsNotExplainedIsNoMixture) {
   // 60 of 100 us in a kernel whose arithmetic is unknown, 15 in launches, the rest without a cause.
   AnalyzedRecording run;

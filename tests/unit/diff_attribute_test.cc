@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "diff/attribute.h"
@@ -124,6 +125,47 @@ TEST(Attribute, MoreLaunches) {
   const Found found = attributed(Plan{}, more);
   expect_part(found, DiffPart::kCount);
   EXPECT_EQ(found.attribution.shares.front().name, "40 -> 60 launches of 40 -> 60 activities");
+}
+
+// Steps with a kernel and copies of 300 us either way, that share a stream or have one each.
+Trace copying_trace(bool apart) {
+  constexpr int64_t kLaunchNs = 4'000, kCallNs = 5'000, kWakeNs = 3'000, kCopyNs = 300'000;
+  TestTrace b;
+  const StreamId up = b.stream(0, 13), down = apart ? b.stream(0, 14) : up;
+  int64_t host = 0;
+  for (int step = 0; step < 12; ++step) {
+    const int64_t begin = host;
+    std::map<StreamId, int64_t> busy_until;
+    const auto give = [&](const char* name, const char* call, StreamId stream, int64_t dur) {
+      int64_t& until = busy_until[stream];
+      const int64_t start = std::max(host + kLaunchNs, until == 0 ? 0 : until + 1'000);
+      b.gpu(name, start, dur, b.api(call, host, kCallNs), stream);
+      until = start + dur;
+      host += 12'000;
+    };
+    for (int i = 0; i < 10; ++i) give("gemm", "cudaLaunchKernel", 0, 4'000);
+    give("Memcpy DtoH (Device -> Pinned)", "cudaMemcpyAsync", down, kCopyNs);
+    give("Memcpy HtoD (Pinned -> Device)", "cudaMemcpyAsync", up, kCopyNs);
+    for (const StreamId stream : {StreamId(0), up, down}) {
+      const int64_t returned = std::max(host, busy_until[stream]) + kWakeNs;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      b.names(stream);
+      host = returned + 2'000;
+    }
+    b.annotation("decode", begin, host - begin);
+    host += 20'000;
+  }
+  b.derive_all();
+  return std::move(b.trace);
+}
+
+TEST(Attribute, CopiesThatGetAStreamOfTheirOwn) {
+  const diff::Run together = run_of(copying_trace(false)), apart = run_of(copying_trace(true));
+  const Found found = attributed(together, apart);
+  EXPECT_LT(found.delta_ms, -0.25);
+  expect_part(found, DiffPart::kCopy);
+  EXPECT_EQ(found.attribution.shares.front().name, "streams of copies: 1 -> 2");
+  expect_part(attributed(apart, together), DiffPart::kCopy);
 }
 
 TEST(Attribute, TheOtherWayRoundIsTheSameWithTheOtherSign) {

@@ -75,6 +75,24 @@ TEST(LiveReport, TextSaysWhatTheBracketsBehindStagesMean) {
   EXPECT_NE(render_text(report, {}).find("[window edge]: recorded in part"), std::string::npos);
 }
 
+TEST(LiveReport, TextSaysOfHowManyRecordedStepsTheGpusFiguresAre) {
+  Report report = live_report();
+  report.stages[0].kernels.n = 600;
+  StageStepRecord& row = report.stage_steps.emplace_back();
+  row.stage = "decode_step";
+  row.steps = row.recorded_steps = 5;
+  row.all_steps = 1'240;
+  row.step_p50_ms = row.step_mean_ms = 8;
+  row.gpu_busy_p50_ms = row.gpu_idle_p50_ms = row.kernels_p50_ms = row.copies_p50_ms = 1;
+  RenderOptions page;
+  page.one_page = true;
+  EXPECT_NE(render_text(report, {}).find("GPU busy is of recorded steps: decode_step 5 of 1,240"), std::string::npos);
+  EXPECT_NE(render_text(report, page).find("GPU idle is of recorded steps: decode_step 5 of 1,240"), std::string::npos);
+  report.stage_steps[0].all_steps = 5;  // nothing to tell apart
+  EXPECT_EQ(render_text(report, {}).find("of recorded steps:"), std::string::npos);
+  EXPECT_EQ(render_text(report, page).find("of recorded steps:"), std::string::npos);
+}
+
 TEST(LiveReport, TextSaysThatNoGpuWasSeen) {
   Report report;
   report.stages.emplace_back().name = "decode_step";

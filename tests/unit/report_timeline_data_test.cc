@@ -190,6 +190,57 @@ TEST(TimelineData, StagesNameTheirMedianAndSlowestStep) {
   EXPECT_EQ(in_median, length("median"));
 }
 
+TEST(TimelineData, WaitsLeadToTheLastActivityThatTheyWaitedFor) {
+  TestTrace b;
+  const StreamId side = b.stream(0, 13);
+  // Two kernels on stream 7, of which the second ends last, and one on stream 13 that ends behind all.
+  b.gpu("first", 5'000, 20'000, b.api("cudaLaunchKernel", 1'000, 100));
+  b.gpu("second", 26'000, 10'000, b.api("cudaLaunchKernel", 2'000, 100));
+  b.gpu("beside", 6'000, 60'000, b.api("cudaLaunchKernel", 3'000, 100), side);
+  // A stream that is made to wait for an event behind "second", which a wait of the host ends on, too.
+  b.api("cudaEventRecord", 4'000, 100);
+  b.names(0, 77);
+  const uint64_t stream_wait = b.api("cudaStreamWaitEvent", 4'500, 100);
+  b.names(side, 77);
+  b.api("cudaEventSynchronize", 8'000, 30'000);
+  b.names(StreamId(kNoRow), 77);
+  // Of stream 7 everything has ended.
+  b.api("cudaStreamSynchronize", 40'000, 1'000);
+  b.names(0);
+  b.api("cudaStreamSynchronize", 42'000, 26'000);
+  b.names(side);
+  TraceBuilder(b.trace).add<SyncEvents>({.start_ns = 26'000,
+                                         .dur_ns = 10'000,
+                                         .device = 0,
+                                         .stream = 13,
+                                         .name = b.trace.strings.intern("Stream Wait Event"),
+                                         .correlation = stream_wait});
+  const ReadTimeline read = packed(b.derive_all());
+  const auto waited_for = [&](const ReadSlice& wait) {
+    return wait.flow < 0 ? std::string("nothing") : read.slices.at(static_cast<size_t>(wait.flow)).name;
+  };
+  const std::vector<ReadSlice> calls = read.of("calls"), waits = read.of("waits");
+  ASSERT_EQ(calls.size(), 8U);
+  for (size_t launch = 0; launch < 4; ++launch) EXPECT_EQ(waited_for(calls[launch]), "nothing") << launch;
+  EXPECT_EQ(waited_for(calls[4]), "second");  // cudaStreamWaitEvent
+  EXPECT_EQ(waited_for(calls[5]), "second");  // cudaEventSynchronize
+  EXPECT_EQ(waited_for(calls[6]), "second");  // had ended before
+  EXPECT_EQ(waited_for(calls[7]), "beside");
+  ASSERT_EQ(waits.size(), 1U);
+  EXPECT_EQ(waited_for(waits[0]), "second");
+}
+
+TEST(TimelineData, AWaitThatReturnsBeforeTheActivityEndsDidNotWaitForIt) {
+  TestTrace b;
+  b.launch("early", 1'000, 5'000, 2'000);
+  b.launch("late", 3'000, 10'000, 50'000);
+  b.api("cudaStreamSynchronize", 6'000, 3'000);  // of which stream is not recorded
+  const ReadTimeline read = packed(b.derive_all());
+  const std::vector<ReadSlice> calls = read.of("calls");
+  ASSERT_EQ(calls.size(), 3U);
+  EXPECT_EQ(calls[2].flow, -1);
+}
+
 TEST(TimelineData, ActivitiesThatOverlapOnAStreamLieInLanes) {
   TestTrace b;
   b.gpu("gemm", 0, 100);

@@ -283,6 +283,73 @@ test('the answer is that of the JSON, each number a link to rows, with its prove
   });
 });
 
+test('a step of each stage: medians and means of the recorded steps, as the JSON has them', async () => {
+  const data = json_of('eager');
+  const ms = (text) => {
+    const [, value, unit] = /^([\d.,]+) (ns|us|ms|s)$/.exec(text);
+    return Number(value.replace(/,/g, '')) * { ns: 1e-6, us: 1e-3, ms: 1, s: 1e3 }[unit];
+  };
+  await with_page(page_named('eager'), async (page) => {
+    const table = await page.$eval('#steps table', (one) => ({
+      caption: one.caption.textContent,
+      head: [...one.tHead.rows[0].cells].map((cell) => cell.textContent.trim()),
+      rows: [...one.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim())),
+    }));
+    assert.match(table.caption, /medians and means over its recorded steps/);
+    const cell = (row, column) => row[table.head.findIndex((name) => name.startsWith(column))];
+    assert.equal(table.rows.length, data.stage_steps.length);
+    for (const row of table.rows) {
+      const name = cell(row, 'stage');
+      const lengths = data.steps
+        .filter((step) => step.stage === name && step.recording === 'recorded' && !step.warm_up)
+        .map((step) => step.duration_ns / 1e6)
+        .sort((a, b) => a - b);
+      const middle = (lengths[Math.floor((lengths.length - 1) / 2)] + lengths[Math.ceil((lengths.length - 1) / 2)]) / 2;
+      assert.ok(Math.abs(ms(cell(row, 'step, median')) / middle - 1) < 1e-3, `${name}: ${row}, not ${middle} ms`);
+      const json = data.stage_steps.find((one) => one.stage === name);
+      for (const [column, field] of [
+        ['step, mean', 'step_mean_ms'],
+        ['GPU busy, median', 'gpu_busy_p50_ms'],
+        ['GPU idle, median', 'gpu_idle_p50_ms'],
+        ['kernels, mean', 'kernels_mean_ms'],
+        ['copies, mean', 'copies_mean_ms'],
+      ])
+        assert.ok(Math.abs(ms(cell(row, column)) - json[field]) <= 1e-3 * json[field], `${name}, ${column}: ${row}`);
+      assert.equal(Number(cell(row, 'recorded steps')), json.recorded_steps);
+    }
+    // The verdict names its figure.
+    const head = await page.$$eval('#answer table.verdict thead th', (all) => all.map((one) => one.textContent));
+    assert.ok(head.includes('median step'));
+  });
+});
+
+test('idle time says of how many recorded steps it is, where there are others', async () => {
+  const data = json_of('eager');
+  const decode = data.stage_steps.find((row) => row.stage === 'decode');
+  decode.all_steps = 1240;
+  const file = join(folder, 'recorded_steps.html');
+  writeFileSync(file, page_of(web, 'report', JSON.stringify(data)));
+  await with_page(file, async (page) => {
+    const cells = await page.$$eval('#answer table.verdict tbody tr', (rows) =>
+      rows.map((row) => [row.cells[0].textContent, row.cells[4].textContent, row.cells[4].firstChild.dataset.tip]),
+    );
+    const [, idle, tip] = cells.find(([name]) => name === 'decode');
+    assert.match(idle, /^[\d.]+ %$/);
+    assert.equal(tip, `measured: recorded steps, ${decode.recorded_steps} of 1,240`);
+    assert.equal(
+      await page.textContent('#answer p.note'),
+      `GPU idle is of recorded steps: decode ${decode.recorded_steps} of 1,240.`,
+    );
+    const row = await page.$$eval('#stages table.stages tr', (rows) =>
+      rows.map((one) => [...one.cells].map((cell) => cell.textContent)).find((one) => one[0] === 'recorded steps'),
+    );
+    assert.deepEqual(
+      row.slice(2).map((text) => (text === '–' ? null : Number(text))),
+      data.stages.map((stage) => data.stage_steps.find((one) => one.stage === stage.name)?.recorded_steps ?? null),
+    );
+  });
+});
+
 test('the waterfall adds up from the measured step to the ideal one', async () => {
   for (const name of ['eager', 'memory'])
     await with_page(page_named(name), async (page) => {

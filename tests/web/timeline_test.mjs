@@ -77,13 +77,23 @@ function timeline_in(file) {
       return value;
     });
   };
-  const [start, dur, name, depth] = ['start', 'dur', 'name', 'depth'].map(column);
+  const [start, dur, name, depth, flow] = ['start', 'dur', 'name', 'depth', 'flow'].map(column);
   const slices = header.tracks.flatMap((track) => {
     let time = 0;
+    let target = 0;
     return Array.from({ length: track.count }, (_, i) => {
       const at = track.first + i;
       time += start[at];
-      return { kind: track.kind, start: time, dur: dur[at], name: header.texts[name[at] - 1] ?? '', depth: depth[at] };
+      const code = flow[at] - 1;
+      if (code >= 0) target += code % 2 === 0 ? code / 2 : -(code + 1) / 2;
+      return {
+        kind: track.kind,
+        start: time,
+        dur: dur[at],
+        name: header.texts[name[at] - 1] ?? '',
+        depth: depth[at],
+        flow: code < 0 ? -1 : target,
+      };
     });
   });
   return { header, slices };
@@ -152,6 +162,103 @@ test('a kernel stands where it ran, in the colour of its category', async () => 
     // Its launch is one click away.
     await page.click('.timeline-details dd button');
     assert.match(await said(page), /^Selected: c(uda|u)\w*Launch/);
+  });
+});
+
+/** What the words of the selected slice say, by term. */
+const details_of = (page) =>
+  page.$$eval('.timeline-details dt', (all) =>
+    Object.fromEntries(all.map((one) => [one.textContent, one.nextElementSibling.textContent])),
+  );
+const ns_of = (text) => {
+  const [, value, unit] = /^([\d.]+) (ns|us|ms|s)/.exec(text) ?? [null, '0', 'ns'];
+  return Number(value) * { ns: 1, us: 1e3, ms: 1e6, s: 1e9 }[unit];
+};
+const about = (found, wanted) => Math.abs(found - wanted) <= 1 + 1e-3 * wanted;
+
+test('a slice says where in its step it is, and a wait what it waited for', async () => {
+  const end_of = (slice) => slice.start + slice.dur;
+  const steps = packed.slices.filter((slice) => slice.kind === 'stages');
+  // The longest wait, counted from the recording: what ended last before it returned, of what was launched before it.
+  const waits = eager.events.filter((event) => /Synchronize/.test(event.name) && event.cat === 'cuda_runtime');
+  const longest = waits.reduce((a, b) => (Number(b.dur) > Number(a.dur) ? b : a));
+  const wait_end = BigInt(longest.ts) + BigInt(longest.dur);
+  const launched = new Map(
+    eager.events.filter((event) => /cuda_(runtime|driver)/.test(event.cat)).map((e) => [e.args.correlation, e]),
+  );
+  const awaited = eager.events
+    .filter((event) => GPU.includes(event.cat) && BigInt(event.ts) + BigInt(event.dur) <= wait_end)
+    .filter((event) => BigInt(launched.get(event.args.correlation)?.ts ?? 0) < BigInt(longest.ts))
+    .reduce((a, b) => (BigInt(b.ts) + BigInt(b.dur) > BigInt(a.ts) + BigInt(a.dur) ? b : a));
+  await with_timeline(eager.file, '#timeline/run', async (page) => {
+    const wait = packed.slices
+      .filter((slice) => slice.kind === 'calls' && slice.name === longest.name)
+      .find((slice) => slice.dur === Number(longest.dur));
+    const select = async (slice, words) => {
+      await page.evaluate(
+        ([start, end]) => (location.hash = `timeline?start=${start}&end=${end}`),
+        [slice.start - 1, end_of(slice) + 1],
+      );
+      const same = packed.slices
+        .filter((one) => one.name === slice.name)
+        .sort((a, b) => a.start - b.start || packed.slices.indexOf(a) - packed.slices.indexOf(b));
+      await page.focus('.timeline-box');
+      await page.keyboard.press('Escape'); // so that the search begins with the first
+      await search(page, words);
+      await page.focus('.timeline-box');
+      for (let i = 0; i < same.indexOf(slice); ++i) await page.keyboard.press('n');
+    };
+    await select(wait, `/^${longest.name}$/`);
+    let details = await details_of(page);
+    assert.ok(details.Duration.includes(`(${wait.dur.toLocaleString('en')} ns)`), details.Duration);
+    assert.ok(details['Waited for'].startsWith(awaited.name.slice(0, 60)), details['Waited for']);
+    const before = ns_of(/which ended (.*) before it returned/.exec(details['Waited for'])[1]);
+    assert.ok(about(before, Number(wait_end - BigInt(awaited.ts) - BigInt(awaited.dur))), details['Waited for']);
+    const step = steps.find((one) => one.start <= wait.start && wait.start < end_of(one));
+    const of_its_name = steps.filter((one) => one.name === step.name);
+    assert.ok(about(ns_of(details.Step), wait.start - step.start), details.Step);
+    assert.ok(
+      details.Step.endsWith(
+        `after the start of ${step.name}, ${of_its_name.indexOf(step) + 1} of ${of_its_name.length}`,
+      ),
+      details.Step,
+    );
+    // The link leads to the activity, which says who waited for it.
+    await page.locator('.timeline-details dt:text-is("Waited for") + dd button').first().click();
+    details = await details_of(page);
+    assert.ok(details.Name.startsWith(awaited.name.slice(0, 60)), details.Name);
+    assert.ok(details['Waited for by'].includes(longest.name), details['Waited for by']);
+    // A launch that runs ahead belongs to the step of its kernel.
+    const ahead = packed.slices.find((slice) => slice.kind === 'stream' && slice.flow >= 0);
+    await select(packed.slices[ahead.flow], `/^${packed.slices[ahead.flow].name}$/`);
+    details = await details_of(page);
+    const its = steps.find((one) => one.start <= ahead.start && ahead.start < end_of(one));
+    const off = packed.slices[ahead.flow].start - its.start;
+    assert.ok(about(ns_of(details.Step), Math.abs(off)), `${details.Step}: ${off} ns`);
+    assert.match(details.Step, off < 0 ? /before the start of .* whose work it launches/ : /after the start of/);
+  });
+});
+
+test('.item() says what the wait inside it waited for', async () => {
+  const { file, events } = page_of('item', join(values.source, 'tests/golden/inputs/item_per_step.json.gz'));
+  const end_of = (event) => BigInt(event.ts) + BigInt(event.dur);
+  const item = events.find((event) => event.name === 'aten::item');
+  const wait = events.find(
+    (event) =>
+      event.name === 'cudaStreamSynchronize' && BigInt(event.ts) >= BigInt(item.ts) && end_of(event) <= end_of(item),
+  );
+  assert.ok(wait, 'a wait inside aten::item');
+  const awaited = events
+    .filter((event) => GPU.includes(event.cat) && end_of(event) <= end_of(wait))
+    .reduce((a, b) => (end_of(b) > end_of(a) ? b : a));
+  await with_timeline(file, '#timeline/run', async (page) => {
+    await search(page, '/^aten::item$/');
+    const details = await details_of(page);
+    assert.equal(details.Name, 'aten::item');
+    assert.ok(details['Waited for'].startsWith(awaited.name.slice(0, 60)), details['Waited for']);
+    assert.match(details['Waited for'], / in cudaStreamSynchronize, which/);
+    await page.locator('.timeline-details dt:text-is("Waited for") + dd button').first().click();
+    assert.ok((await details_of(page)).Name.startsWith(awaited.name.slice(0, 60)));
   });
 });
 
@@ -257,6 +364,40 @@ test('totals of an area are those of its slices', async () => {
   });
 });
 
+test('of slices that an edge cuts, an area counts the part inside, and says so', async () => {
+  const stream = packed.slices.filter((slice) => slice.kind === 'stream' && slice.depth === 0);
+  // From the middle of one kernel to that of another, with the margin that a view has.
+  const [first, last] = [stream[100], stream[140]];
+  const [from, to] = [first.start + first.dur / 2, last.start + last.dur / 2];
+  const margin = (to - from) * (0.04 / 1.08);
+  await with_timeline(eager.file, `#timeline?start=${from + margin}&end=${to - margin}`, async (page) => {
+    await page.focus('.timeline-box');
+    await page.keyboard.press('r');
+    const caption = await page.textContent('.timeline-totals caption');
+    const reach = packed.slices.filter((slice) => slice.start < to && slice.start + slice.dur > from);
+    const cut = reach.filter((slice) => slice.start < from || slice.start + slice.dur > to);
+    assert.ok(cut.length >= 2);
+    assert.match(
+      caption,
+      new RegExp(`: ${reach.length} slices .*; of the ${cut.length} that its edges cut, only the part inside counts`),
+    );
+    const shown = await page.$$eval('.timeline-totals tbody tr', (list) =>
+      list.filter((row) => row.cells[1].textContent === 'GPU').map((row) => Number(row.cells[3].dataset.ns)),
+    );
+    const inside = new Map();
+    for (const slice of reach.filter((one) => one.kind === 'stream')) {
+      const part = Math.min(slice.start + slice.dur, to) - Math.max(slice.start, from);
+      inside.set(slice.name, (inside.get(slice.name) ?? 0) + part);
+    }
+    for (const ns of shown)
+      assert.ok(
+        [...inside.values()].some((sum) => Math.abs(sum - ns) < 2),
+        `${ns} ns, not ${[...inside.values()]}`,
+      );
+    assert.ok(shown.length >= 3);
+  });
+});
+
 test('a dragged area counts the slices within', async () => {
   const { median } = packed.header.stages[0];
   await with_timeline(eager.file, '#timeline', async (page) => {
@@ -282,6 +423,33 @@ test('a dragged area counts the slices within', async () => {
       `${shown} slices`,
     );
     assert.ok(shown > 100);
+  });
+});
+
+test('what the GPU did stands above its counters', async () => {
+  const file = join(folder, 'counters.html');
+  const recording = join(values.source, 'tests/golden/inputs/nsys_2026.sqlite');
+  execFileSync(values.binary, ['analyze', recording, '--format', 'html', '-o', file, '-q', '--ceilings', 'datasheet'], {
+    env: { ...process.env, XDG_STATE_HOME: folder },
+  });
+  const { header, slices } = timeline_in(file);
+  const group = header.tracks.find((track) => track.kind === 'stream').group;
+  assert.equal(group, 0);
+  assert.ok(header.counters.some((counter) => counter.group === group));
+  // The longest activity of the first stream, below the tracks that stand before it.
+  const tracks = header.tracks.filter((track) => track.group === group);
+  const at = tracks.findIndex((track) => track.kind === 'stream');
+  const rows = (track) => 1 + Math.max(...slices.slice(track.first, track.first + track.count).map((one) => one.depth));
+  const above = tracks.slice(0, at).reduce((sum, track) => sum + rows(track) * ROW + TRACK_GAP, 0);
+  const stream = slices.slice(tracks[at].first, tracks[at].first + tracks[at].count);
+  const kernel = stream.filter((slice) => slice.depth === 0).reduce((a, b) => (b.dur > a.dur ? b : a));
+  const [start, end] = [kernel.start, kernel.start + kernel.dur];
+  await with_timeline(file, `#timeline?start=${start}&end=${end}`, async (page) => {
+    const box = await page.locator('.timeline-box canvas').boundingBox();
+    const x = x_of(box.width, start, end, kernel.start + kernel.dur / 2);
+    await page.mouse.move(box.x + x, box.y + RULER + FIRST_TRACK + above + ROW / 2);
+    const hint = await page.textContent('.timeline-hint');
+    assert.ok(hint.startsWith(kernel.name.slice(0, 100)), `${hint} at the place of ${kernel.name}`);
   });
 });
 

@@ -99,6 +99,8 @@ export function name_of(field: string): string {
     .replace(/_(ms|us|ns|frac|bytes|mhz|w|c|j)$/, (_, unit: string) => (unit === 'bytes' ? ' bytes' : ''));
   return words
     .replace(/_/g, ' ')
+    .replace(/ p50$/, ', median')
+    .replace(/ mean$/, ', mean')
     .replace(/\bgpu\b/g, 'GPU')
     .replace(/\bcpu\b/g, 'CPU')
     .replace(/\bttft\b/g, 'TTFT')

@@ -21,7 +21,7 @@ export const judged_stages = (data: Row): Row[] =>
 
 export const stage_address = (name: string): string => `#stage/${encodeURIComponent(name)}`;
 
-/** Time of one step without the recorder where that is known, else as recorded, and which of the two. */
+/** The median step: without the recorder where that is known, else as recorded, and which of the two. */
 export function step_time(data: Row, stage: Row): { ms: number; source: string } {
   for (const row of rows_of(data['undisturbed'])) {
     const ms = number_of(row['step_ms']);
@@ -31,11 +31,17 @@ export function step_time(data: Row, stage: Row): { ms: number; source: string }
       row['source'] !== 'recorded' &&
       ms !== null
     )
-      return { ms, source: `${text_of(row['source'])}, without the recorder` };
+      return { ms, source: `median, ${text_of(row['source'])}, without the recorder` };
   }
+  const ms = number_of(step_of(data, stage)?.['step_p50_ms']);
+  if (ms !== null) return { ms, source: 'median, measured, as recorded' };
   const count = number_of(stage['count']) ?? 1;
-  return { ms: (number_of(stage['wall_ms']) ?? 0) / Math.max(1, count), source: 'measured, as recorded' };
+  return { ms: (number_of(stage['wall_ms']) ?? 0) / Math.max(1, count), source: 'mean, measured, as recorded' };
 }
+
+/** The row of stage_steps that is about a stage. */
+export const step_of = (data: Row, stage: Row): Row | undefined =>
+  rows_of(data['stage_steps']).find((row) => row['stage'] === stage['name'] && row['device'] === stage['device']);
 
 const linked = (href: string, text: string, tip: string): HTMLElement => el('a', { href, 'data-tip': tip }, text);
 
@@ -221,12 +227,18 @@ function verdict(page: Page): HTMLElement {
   const longest_first = judged_stages(data).sort(
     (a, b) => (number_of(b['wall_ms']) ?? 0) - (number_of(a['wall_ms']) ?? 0),
   );
+  const not_all: string[] = []; // stages of which some steps are recorded and some are not
   const rows = longest_first.map((stage) => {
     const name = text_of(stage['name']);
     const to = stage_address(name);
     const step = step_time(data, stage);
     const busy = number_of(stage['gpu_busy_frac']);
     const counted = number_of(stage['gr_active_frac']);
+    const of = step_of(data, stage);
+    const recorded = number_of(of?.['recorded_steps']) ?? 0;
+    const all = number_of(of?.['all_steps']) ?? 0;
+    const of_steps = `${format_count(recorded)} of ${format_count(all)}`;
+    if (busy !== null && recorded > 0 && recorded < all) not_all.push(`${shortened(name)} ${of_steps}`);
     const idle = busy !== null ? format_percent(1 - busy) : counted !== null ? `~${format_percent(1 - counted)}` : null;
     const detail = text_of(stage['bound_detail']);
     const bound = text_of(stage['bound']);
@@ -242,7 +254,11 @@ function verdict(page: Page): HTMLElement {
       cell(format_count(number_of(stage['count']) ?? 0), link_to('steps', { stage: name }), 'measured: steps'),
       cell(window_ms > 0 ? format_percent((number_of(stage['wall_ms']) ?? 0) / window_ms) : null, to, 'measured'),
       cell(format_ms(step.ms), link_to('steps', { stage: name }), step.source),
-      cell(idle, link_to('idle', { stage: name }), 'measured'),
+      cell(
+        idle,
+        link_to('idle', { stage: name }),
+        recorded > 0 ? `measured: recorded steps, ${of_steps}` : 'measured by hardware counter: no step is recorded',
+      ),
       cell(
         share(number_of(stage['mfu']), number_of(stage['mfu_at_least'])),
         to,
@@ -256,13 +272,13 @@ function verdict(page: Page): HTMLElement {
       cell(
         bound ? bound + (detail ? `, ${shortened(detail, 90)}` : '') : null,
         to,
-        'what most of the time goes to',
+        'what most of the time of its steps goes to; copies that kernels hide are no part of it',
         false,
       ),
       cell(
         waits_for(data, stage),
         `#path/${encodeURIComponent(name)}`,
-        'critical path: measured, along replayed dependencies',
+        'shares of a step along its critical path: measured, along replayed dependencies',
         false,
       ),
     );
@@ -271,12 +287,12 @@ function verdict(page: Page): HTMLElement {
     'stage',
     'n',
     'of window',
-    'per step',
+    'median step',
     `${processor(data)} idle`,
     'MFU',
     'MBU',
     'bound',
-    'a step waits for',
+    'on the critical path of a step',
   ];
   const head = el(
     'tr',
@@ -284,7 +300,7 @@ function verdict(page: Page): HTMLElement {
     ...names.map((name, i) => el('th', { scope: 'col', class: i >= 1 && i <= 6 ? 'number' : null }, name)),
   );
   if (rows.length === 0) return why_missing(page, /stage|step|prefill|decode/i);
-  return el(
+  const table = el(
     'div',
     { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'verdict per stage' },
     el(
@@ -295,6 +311,8 @@ function verdict(page: Page): HTMLElement {
       el('tbody', {}, ...rows),
     ),
   );
+  const note = `${processor(data)} idle is of recorded steps: ${not_all.join(', ')}.`;
+  return el('div', {}, table, not_all.length ? el('p', { class: 'note' }, note) : null);
 }
 
 const peak_words = (data: Row): string => (row_of(data['device'])?.['sku'] ? 'data sheet’s' : 'measured');

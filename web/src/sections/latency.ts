@@ -6,6 +6,9 @@ import { plot, type Series } from '../plot';
 import { number_of, row_of, rows_of, text_of, type Row } from '../result';
 import { description } from '../table';
 
+// Of a step, in stage_steps: medians are seen first.
+const kFigures = ['step', 'gpu_busy', 'gpu_idle', 'kernels', 'copies'];
+
 /** Every step as a dot, a colour for each stage; those of warm-up hollow. */
 function step_dots(steps: Row[]): HTMLElement {
   const start = Math.min(...steps.map((step) => number_of(step['start_unix_ns']) ?? Infinity));
@@ -50,7 +53,7 @@ function summaries(latency: Row): Row[] {
 }
 
 export function add_latency(page: Page): void {
-  page.claim('latency', 'steps', 'undisturbed');
+  page.claim('latency', 'steps', 'stage_steps', 'undisturbed');
   const latency = row_of(page.data['latency']);
   const headline = row_of(latency?.['headline']);
   const distributions = latency ? summaries(latency) : [];
@@ -81,9 +84,26 @@ export function add_latency(page: Page): void {
       : null,
   );
   const steps = rows_of(page.data['steps']);
+  const of_stages = rows_of(page.data['stage_steps']);
   page.section(
     'steps',
     'Steps',
+    of_stages.length
+      ? page.table({
+          id: 'stage_steps',
+          caption: 'A step of each stage, with the recorder: medians and means over its recorded steps',
+          rows: of_stages,
+          columns: [
+            'stage',
+            'device',
+            'recorded_steps',
+            'all_steps',
+            ...kFigures.map((figure) => `${figure}_p50_ms`),
+            ...kFigures.map((figure) => `${figure}_mean_ms`),
+          ],
+          bare: true,
+        })
+      : null,
     steps.length ? step_dots(steps) : why_missing(page, /step/i),
     steps.length
       ? page.table({

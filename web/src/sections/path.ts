@@ -21,7 +21,7 @@ function to_ideal(page: Page, stage: Row): Bar[] {
   let left = per_step(recorded);
   const bars: Bar[] = [
     {
-      label: 'measured step',
+      label: 'measured step (mean)',
       from: 0,
       to: left,
       kind: 'sum',
@@ -112,7 +112,7 @@ function along_path(page: Page, path: Row): Bar[] {
   let at = 0;
   const bars: Bar[] = [
     {
-      label: 'step',
+      label: 'step (mean)',
       from: 0,
       to: step,
       kind: 'sum',

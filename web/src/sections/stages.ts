@@ -4,10 +4,10 @@ import { name_of } from '../fields';
 import { type Page } from '../page';
 import { kNotKnown } from '../table';
 import { rows_of, text_of, type Row } from '../result';
-import { stage_address } from './answer';
+import { stage_address, step_of } from './answer';
 
 const kGroups: [string, RegExp][] = [
-  ['steps', /^(kind|source|device|count|tokens|output_tokens|sequences|context|kernels|launches)$/],
+  ['steps', /^(kind|source|device|count|recorded_steps|tokens|output_tokens|sequences|context|kernels|launches)$/],
   ['time', /_ms$|^gpu_busy_frac$/],
   ['work', /flop|bytes|dtype|coverage_frac|^intensity$/],
   ['against the ceilings', /^(tflops|mfu|mbu|mfu_.*|mbu_.*|gemm_mfu|roof_tflops|of_roof_frac|bound.*)$/],
@@ -23,9 +23,15 @@ function group_of(field: string): string {
 
 export function add_stages(page: Page): void {
   page.claim('stages', 'warm_up');
-  const stages = rows_of(page.data['stages']);
+  // How many steps GPU busy, idle and the like are of stands beside how many there are.
+  const stages = rows_of(page.data['stages']).map((stage) => {
+    const { count, ...rest } = stage;
+    return { count, recorded_steps: step_of(page.data, stage)?.['recorded_steps'] ?? null, ...rest } as Row;
+  });
   if (stages.length === 0) return;
   const fields = page.fields('stages');
+  const about = (field: string): string =>
+    (field === 'recorded_steps' ? page.fields('stage_steps') : fields).about(field);
   const names = Object.keys(stages[0] as Row).filter((field) => field !== 'name');
   // Names that come twice, on several devices, get their device.
   const label = (stage: Row): string => {
@@ -63,7 +69,7 @@ export function add_stages(page: Page): void {
         return el(
           'tr',
           {},
-          el('th', { scope: 'row', 'data-tip': fields.about(field) }, name_of(field)),
+          el('th', { scope: 'row', 'data-tip': about(field) }, name_of(field)),
           el('td', { class: 'from' }, from),
           ...cells,
         );

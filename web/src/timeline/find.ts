@@ -88,13 +88,15 @@ export interface Total {
 export interface Totals {
   rows: Total[]; // those that take most first
   count: number;
+  cut: number; // of them, slices that begin before the area or end behind it
 }
 
-/** Of the slices that reach into [from, to), by name and kind of track. */
+/** Of the slices that reach into [from, to), by name and kind of track: of a slice the part inside. */
 export function totals(timeline: Timeline, rows: readonly Row[], from: number, to: number): Totals {
   const kinds = new Map<string, { counts: Uint32Array; sums: Float64Array }>();
   const { start, dur, name } = timeline;
   let all = 0;
+  let cut = 0;
   for (const row of rows) {
     const kind = timeline.tracks[row.track]!.kind;
     let sums = kinds.get(kind);
@@ -110,6 +112,7 @@ export function totals(timeline: Timeline, rows: readonly Row[], from: number, t
       sums.counts[number] = sums.counts[number]! + 1;
       sums.sums[number] = sums.sums[number]! + Math.min(begin + dur[id]!, to) - Math.max(begin, from);
       ++all;
+      if (begin < from || begin + dur[id]! > to) ++cut;
     }
   }
   const out: Total[] = [];
@@ -118,5 +121,5 @@ export function totals(timeline: Timeline, rows: readonly Row[], from: number, t
       if (count > 0) out.push({ name: number, kind, count, sum_ns: sums.sums[number]! });
     });
   out.sort((a, b) => b.sum_ns - a.sum_ns || b.count - a.count);
-  return { rows: out, count: all };
+  return { rows: out, count: all, cut };
 }

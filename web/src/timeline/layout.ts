@@ -53,13 +53,12 @@ export function lay_out(timeline: Timeline, collapsed: Collapsed): Layout {
       items.push({ kind: 'track', track, group, y, height, collapsed: closed });
       y += height;
     };
-    const on_top = tracks.filter((track) => ['stages', 'path'].includes(timeline.tracks[track]!.kind));
-    on_top.forEach(add_track);
+    // What the GPU did is read first, and beside the threads that gave it the work.
+    tracks.forEach(add_track);
     for (const counter of counters) {
       items.push({ kind: 'counter', counter, group, y, height: COUNTER_HEIGHT });
       y += COUNTER_HEIGHT;
     }
-    tracks.filter((track) => !on_top.includes(track)).forEach(add_track);
   });
   return { items, height: y };
 }

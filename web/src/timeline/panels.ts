@@ -1,7 +1,8 @@
 // What stands below the canvas: the selected slice in words, and tables of totals.
 import { el, printable, shortened } from '../dom';
 import { format_count, format_percent } from '../format';
-import { track_of, type Row, type Timeline } from './decode';
+import { track_of, type Row, type Timeline, type Track } from './decode';
+import { step_of, waits_inside } from './relations';
 import { totals, type Totals } from './find';
 import { format_span } from './time';
 import type { View } from './view';
@@ -31,23 +32,63 @@ export function details(view: View, slice: number, go: (slice: number) => void):
   add('Kind', timeline.tints[tint[slice]!] ?? '');
   add('Start', `${format_span(start[slice]!)}${wall_clock(timeline, start[slice]!)}`);
   add('Duration', `${format_span(dur[slice]!)} (${format_count(dur[slice]!)} ns)`);
-  if (track.kind === 'stream') {
-    const cause = flow[slice]!;
-    if (cause >= 0) {
-      add('Launched by', link(cause), ` ${format_span(Math.max(0, start[slice]! - start[cause]!))} before`);
-    }
+  if (track.kind !== 'stages') add('Step', ...step_words(view, slice));
+  const links = (term: string, to: readonly number[]): void => {
+    if (to.length === 0) return;
+    const shown = to.slice(0, 12).flatMap((other): (string | Node)[] => [link(other), ' ']);
+    if (to.length > 12) shown.push(`and ${format_count(to.length - 12)} more`);
+    add(term, ...shown);
+  };
+  const cause = flow[slice]!;
+  if (track.kind === 'stream' && cause >= 0)
+    add('Launched by', link(cause), ` ${format_span(Math.max(0, start[slice]! - start[cause]!))} before`);
+  if (waits(track) && cause >= 0) add('Waited for', link(cause), wait_words(timeline, slice, cause));
+  const inside = waits_inside(timeline, slice);
+  if (inside) {
+    const what = flow[inside.longest]!;
+    const more = inside.count > 1 ? `, the longest of ${format_count(inside.count)} waits inside` : '';
+    add('Waited for', link(what), ` in `, link(inside.longest), more, wait_words(timeline, inside.longest, what));
   }
-  const others = view.flows.filter((other) => !(track.kind === 'stream' && other === flow[slice]));
-  if (others.length > 0) {
-    const shown = others.slice(0, 12).flatMap((other): (string | Node)[] => [link(other), ' ']);
-    if (others.length > 12) shown.push(`and ${format_count(others.length - 12)} more`);
-    add(track.kind === 'calls' ? 'Leads to' : 'Belongs to', ...shown);
-  }
+  // What this slice names itself is above.
+  const others = view.flows.filter((other) => !((track.kind === 'stream' || waits(track)) && other === cause));
+  const waiting = track.kind === 'stream' ? others.filter((other) => waits(track_of(timeline, other))) : [];
+  links('Waited for by', waiting);
+  links(
+    track.kind === 'calls' ? 'Leads to' : 'Belongs to',
+    others.filter((other) => !waiting.includes(other)),
+  );
   add(
     'Critical path',
     view.on_path(slice) ? 'lies on it' : track.kind === 'path' ? 'a piece of it' : 'not on a path that is shown',
   );
   return list;
+}
+
+// Tracks whose flows lead to what was waited for.
+const waits = (track: Track): boolean => track.kind === 'calls' || track.kind === 'waits';
+
+/** ", which ended 1.2 us before it returned": what a wait waited for, or found finished. */
+function wait_words(timeline: Timeline, wait: number, what: number): string {
+  const { start, dur } = timeline;
+  const end = start[what]! + dur[what]!;
+  if (end <= start[wait]!) return `, which had ended ${format_span(start[wait]! - end)} before it began`;
+  const left = start[wait]! + dur[wait]! - end;
+  return left >= 0 ? `, which ended ${format_span(left)} before it returned` : '';
+}
+
+/** Where a slice stands in its step. */
+function step_words(view: View, slice: number): string[] {
+  const { timeline } = view;
+  const found = step_of(timeline, slice, view.flows);
+  if (!found) return ['in none'];
+  const { step, number, count } = found;
+  const name = `${shortened(view.name(step), 60)}, ${format_count(number)} of ${format_count(count)}`;
+  const after = timeline.start[slice]! - timeline.start[step]!;
+  return [
+    after >= 0
+      ? `${format_span(after)} after the start of ${name}`
+      : `${format_span(-after)} before the start of ${name}, whose work it launches`,
+  ];
 }
 
 function wall_clock(timeline: Timeline, ns: number): string {
@@ -101,7 +142,8 @@ export function totals_table(timeline: Timeline, sums: Totals, span: number, cap
 
 export function totals_of(view: View, rows: readonly Row[], from: number, to: number, what: string): HTMLElement {
   const sums = totals(view.timeline, rows, from, to);
-  const caption = `${what}: ${format_count(sums.count)} slices in ${format_span(to - from)} from ${format_span(from)} on`;
+  const cut = sums.cut > 0 ? `; of the ${format_count(sums.cut)} that its edges cut, only the part inside counts` : '';
+  const caption = `${what}: ${format_count(sums.count)} slices in ${format_span(to - from)} from ${format_span(from)} on${cut}`;
   return totals_table(view.timeline, sums, to - from, caption);
 }
 
