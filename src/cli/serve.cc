@@ -94,7 +94,9 @@ Result<int> serve_runs(const ServeArguments& options) {
         "others can reach this address, and read along what is sent: it is not encrypted. ssh -L keeps it to yourself");
   const Interrupt interrupt(true);
   if (options.open) open_browser(url);
-  server.run([&](const serve::Request& request) { return serve::answer(request, guard, library); }, interrupt.flag());
+  const serve::ProcessCommands commands("/proc/self/exe", store);
+  server.run([&](const serve::Request& request) { return serve::answer(request, guard, library, commands); },
+             interrupt.flag());
   return static_cast<int>(ExitCode::kOk);
 }
 

@@ -41,9 +41,9 @@ Status write_files(const std::string& folder, const std::vector<RenderedFile>& f
 
 std::string render_json(const AnyResult& result, int indent = 2);
 std::string render_html(const AnyResult& result, const RenderOptions& options);
-// The page of a result that was kept as JSON: `kind` is "report", "bench" or "peaks", `json` whatever is in the file,
-// and `timeline` base64 (empty: none), as packed_timeline_in() gives it. It links to "/", the page that it was opened
-// from.
+// The page of a result that is there as JSON: `kind` is "report", "bench", "peaks", "diff" or "comparison", `json`
+// whatever it is, and `timeline` base64 (empty: none), as packed_timeline_in() gives it. It links to "/", the page that
+// it was opened from.
 std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline);
 // The timeline inside a page that render_html() made, by any version of llmprof: base64 and nothing else. Empty: none.
 std::string_view packed_timeline_in(std::string_view page);
