@@ -104,7 +104,7 @@ Result<int> serve_runs(const ServeArguments& options) {
 
 void add_serve(Parser& parser) {
   const std::shared_ptr<ServeArguments> options = std::make_shared<ServeArguments>();
-  const Command command = parser.add_command("serve", "a local page of all runs: reports, two compared, trends");
+  const Command command = parser.add_command("serve", "a local page of all runs: reports, comparisons, trends");
   constexpr int64_t kPortMost = 65535;
   command.option("--port", options->port, "listen here; 0: on a free port")
       .capture_default()

@@ -171,13 +171,14 @@ std::string render_html(const AnyResult& result, const RenderOptions& options) {
   return page_with(data);
 }
 
-std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline) {
+std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline,
+                               PageAbove above) {
   const std::string units = kind == "bench"        ? units_of(bench::BenchResult())
                             : kind == "peaks"      ? units_of(bench::PeaksResult())
                             : kind == "diff"       ? units_of(DiffResult())
                             : kind == "comparison" ? units_of(bench::ComparisonResult())
                                                    : units_of(Report());
-  std::string data = "<link rel=\"up\" href=\"/\">\n";
+  std::string data = above == PageAbove::kRuns ? "<link rel=\"up\" href=\"/\">\n" : "";
   data += data_element("llmprof-units", {}, units);
   const bool known = kind == "bench" || kind == "peaks" || kind == "diff" || kind == "comparison";
   data += data_element("llmprof-result", known ? kind : "report", json);

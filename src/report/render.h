@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,10 +42,12 @@ Status write_files(const std::string& folder, const std::vector<RenderedFile>& f
 
 std::string render_json(const AnyResult& result, int indent = 2);
 std::string render_html(const AnyResult& result, const RenderOptions& options);
+// Whether a page is one of those that `llmprof serve` has, and links to "/", the page above it.
+enum class PageAbove : uint8_t { kNone, kRuns };
 // The page of a result that is there as JSON: `kind` is "report", "bench", "peaks", "diff" or "comparison", `json`
-// whatever it is, and `timeline` base64 (empty: none), as packed_timeline_in() gives it. It links to "/", the page that
-// it was opened from.
-std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline);
+// whatever it is, and `timeline` base64 (empty: none), as packed_timeline_in() gives it.
+std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline,
+                               PageAbove above);
 // The timeline inside a page that render_html() made, by any version of llmprof: base64 and nothing else. Empty: none.
 std::string_view packed_timeline_in(std::string_view page);
 // The content security policy of these pages: only their own script and style run.

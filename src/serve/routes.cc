@@ -124,7 +124,8 @@ Response one_result(const Library& library, int64_t number) {
 Response one_page(const Library& library, int64_t number) {
   const Result<StoredResult> result = library.result(number, true);
   if (!result) return not_found(result.error().what);
-  return page_of(render_stored_html(result->kind, result->json, result->timeline), report_page_policy());
+  return page_of(render_stored_html(result->kind, result->json, result->timeline, PageAbove::kRuns),
+                 report_page_policy());
 }
 
 // ---- comparisons
@@ -192,7 +193,7 @@ Response see_why(const Compared& compared) {
 // The page that `llmprof diff --format html` writes of the same.
 Response diff_page(std::string_view json) {
   const bool bench = json.substr(0, json.find('\n', 2)).find("bench") != std::string_view::npos;
-  return page_of(render_stored_html(bench ? "comparison" : "diff", json, {}), report_page_policy());
+  return page_of(render_stored_html(bench ? "comparison" : "diff", json, {}, PageAbove::kRuns), report_page_policy());
 }
 
 Answer one_diff(const Library& library, const Commands& commands, const Compared& compared, bool page) {
