@@ -94,7 +94,7 @@ Result<KeptResult> kept_by(const std::string& word) {
 // What a report is kept for, whichever version wrote it.
 Status write_as_kept(const KeptResult& kept, const OutputOptions& output) {
   if (output.effective_format() == "json") return write_output(kept.json, output.path);
-  return write_output(render_stored_html(kept.kind, kept.json, kept.timeline, PageAbove::kNone), output.path);
+  return write_output(render_stored_html({kept.kind, kept.json, kept.timeline}), output.path);
 }
 
 Error cannot_render(const KeptResult& kept, const Error& why, const std::string& format) {

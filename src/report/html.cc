@@ -171,19 +171,22 @@ std::string render_html(const AnyResult& result, const RenderOptions& options) {
   return page_with(data);
 }
 
-std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline,
-                               PageAbove above) {
+std::string render_stored_html(const StoredPage& page) {
+  const std::string_view kind = page.kind;
   const std::string units = kind == "bench"        ? units_of(bench::BenchResult())
                             : kind == "peaks"      ? units_of(bench::PeaksResult())
                             : kind == "diff"       ? units_of(DiffResult())
                             : kind == "comparison" ? units_of(bench::ComparisonResult())
                                                    : units_of(Report());
-  std::string data = above == PageAbove::kRuns ? "<link rel=\"up\" href=\"/\">\n" : "";
+  std::string data = page.served ? "<link rel=\"up\" href=\"/\">\n" : "";
   data += data_element("llmprof-units", {}, units);
   const bool known = kind == "bench" || kind == "peaks" || kind == "diff" || kind == "comparison";
-  data += data_element("llmprof-result", known ? kind : "report", json);
-  if (!timeline.empty()) data += timeline_element(timeline);
-  return page_with(data);
+  data += data_element("llmprof-result", known ? kind : "report", page.json);
+  if (!page.timeline.empty()) return page_with(data + timeline_element(page.timeline));
+  if (page.no_timeline.empty() && page.timeline_address.empty()) return page_with(data);
+  JsonWriter missing(0);
+  missing.begin_object().field("why", page.no_timeline).field("address", page.timeline_address).end_object();
+  return page_with(data + data_element("llmprof-timeline-missing", {}, missing.take()));
 }
 
 std::string_view packed_timeline_in(std::string_view page) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,12 +41,17 @@ Status write_files(const std::string& folder, const std::vector<RenderedFile>& f
 
 std::string render_json(const AnyResult& result, int indent = 2);
 std::string render_html(const AnyResult& result, const RenderOptions& options);
-// Whether a page is one of those that `llmprof serve` has, and links to "/", the page above it.
-enum class PageAbove : uint8_t { kNone, kRuns };
-// The page of a result that is there as JSON: `kind` is "report", "bench", "peaks", "diff" or "comparison", `json`
-// whatever it is, and `timeline` base64 (empty: none), as packed_timeline_in() gives it.
-std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline,
-                               PageAbove above);
+// The page of a result that is there as JSON.
+struct StoredPage {
+  std::string_view kind;           // "report", "bench", "peaks", "diff" or "comparison"
+  std::string_view json;           // whatever it is
+  std::string_view timeline = {};  // base64, as packed_timeline_in() gives it; empty: none
+  // Of `llmprof serve`: it links to "/", the page above it.
+  bool served = false;
+  // Why there is no timeline, or where one can be had; both empty: nothing is said of it.
+  std::string no_timeline = {}, timeline_address = {};
+};
+std::string render_stored_html(const StoredPage& page);
 // The timeline inside a page that render_html() made, by any version of llmprof: base64 and nothing else. Empty: none.
 std::string_view packed_timeline_in(std::string_view page);
 // The content security policy of these pages: only their own script and style run.

@@ -17,7 +17,7 @@ namespace {
 // names another file, wherever it came from, names none.
 constexpr std::pair<std::string_view, std::string_view> kResultFiles[] = {
     {"report.json", "report"}, {"bench.json", "bench"}, {"peaks.json", "peaks"}};
-constexpr std::string_view kPageFile = "/recording/report.html";
+constexpr std::string_view kPageFile = "/report.html";
 
 bool is_regular_file(const std::string& path) {
   struct stat status {};
@@ -57,6 +57,18 @@ Result<std::string> read_bounded(const std::string& path) {
   return text;
 }
 
+// That of the page which `llmprof run` has left beside its recording, in the store or where the manifest says.
+std::string timeline_beside(const RunRow& run, const RunManifest& kept) {
+  if (run.kind != RunKind::kRun || !kept.recording) return {};
+  const bool outside = kept.recording->starts_with('/');
+  if (!outside && kept.recording != "recording") return {};
+  if (outside && !check_outside(*kept.recording, run.number, kept.end_unix_ns.value_or(0))) return {};
+  const std::string page = (outside ? *kept.recording : run.folder + "/recording") + std::string(kPageFile);
+  if (!is_regular_file(page)) return {};
+  const Result<std::string> text = read_bounded(page);
+  return text ? std::string(packed_timeline_in(*text)) : std::string();
+}
+
 }  // namespace
 
 Result<std::vector<RunRow>> StoreLibrary::runs() const { return store::list_runs(folder_, store::Listing::kReadsOnly); }
@@ -86,9 +98,7 @@ Result<StoredResult> StoreLibrary::result(int64_t number, bool with_timeline) co
     LLMPROF_ASSIGN(out.json, read_bounded(found.folder + "/" + std::string(file)));
   }
   if (out.kind.empty()) return fail("This run has no result: it goes on, or was broken off before it had one.");
-  const std::string page = found.folder + std::string(kPageFile);
-  if (with_timeline && out.kind == "report" && kept.recording == "recording" && is_regular_file(page))
-    if (const Result<std::string> text = read_bounded(page)) out.timeline = packed_timeline_in(*text);
+  if (with_timeline && out.kind == "report") out.timeline = timeline_beside(found, kept);
   return out;
 }
 

@@ -15,7 +15,7 @@ namespace llmprof::serve {
 struct StoredResult {
   std::string kind;      // "report", "bench" or "peaks"
   std::string json;      // at most kResultBytesMost
-  std::string timeline;  // of a report, base64; empty: none
+  std::string timeline;  // of a report, base64; empty: none was kept
 };
 
 // A run whose recording, or whose result of `llmprof bench`, is there to be read again.

@@ -121,11 +121,35 @@ Response one_result(const Library& library, int64_t number) {
   return json_of(std::move(result->json));
 }
 
+Response page_of_result(const StoredResult& result, std::string no_timeline, std::string timeline_address) {
+  return page_of(render_stored_html({result.kind, result.json, result.timeline, true, std::move(no_timeline),
+                                     std::move(timeline_address)}),
+                 report_page_policy());
+}
+
+// A timeline that was not kept can be made of the recording, if that is there.
 Response one_page(const Library& library, int64_t number) {
   const Result<StoredResult> result = library.result(number, true);
   if (!result) return not_found(result.error().what);
-  return page_of(render_stored_html(result->kind, result->json, result->timeline, PageAbove::kRuns),
-                 report_page_policy());
+  if (result->kind != "report" || !result->timeline.empty()) return page_of_result(*result, {}, {});
+  const Result<Readable> run = library.readable(number);
+  if (!run) return page_of_result(*result, run.error().what, {});
+  return page_of_result(*result, {}, "/runs/" + std::to_string(number) + "/timeline");
+}
+
+Answer page_with_timeline(const Library& library, const Commands& commands, int64_t number) {
+  Result<StoredResult> result = library.result(number, true);
+  if (!result) return not_found(result.error().what);
+  if (result->kind != "report") return not_found("Only reports have a timeline.");
+  if (!result->timeline.empty()) return page_of_result(*result, {}, {});
+  const Result<Readable> run = library.readable(number);
+  if (!run) return page_of_result(*result, run.error().what, {});
+  std::vector<std::string> words = {"analyze", "--no-store", "-q", "--format", "html", run->word};
+  return [&commands, words = std::move(words), result = *std::move(result)](const Unwanted& unwanted) mutable {
+    const Result<std::string> page = commands.output_of(words, unwanted);
+    if (page) result.timeline = packed_timeline_in(*page);
+    return sealed(page_of_result(result, page ? "Nothing in the recording can be drawn." : page.error().what, {}));
+  };
 }
 
 // ---- comparisons
@@ -193,7 +217,7 @@ Response see_why(const Compared& compared) {
 // The page that `llmprof diff --format html` writes of the same.
 Response diff_page(std::string_view json) {
   const bool bench = json.substr(0, json.find('\n', 2)).find("bench") != std::string_view::npos;
-  return page_of(render_stored_html(bench ? "comparison" : "diff", json, {}, PageAbove::kRuns), report_page_policy());
+  return page_of(render_stored_html({bench ? "comparison" : "diff", json, {}, true}), report_page_policy());
 }
 
 Answer one_diff(const Library& library, const Commands& commands, const Compared& compared, bool page) {
@@ -220,7 +244,7 @@ Answer route(std::string_view target, const Library& library, const Commands& co
     out.code = Code::kNoContent;
     return out;
   }
-  constexpr std::string_view kPages = "/runs/", kManifests = "/api/runs/", kResult = "/result";
+  constexpr std::string_view kPages = "/runs/", kManifests = "/api/runs/", kResult = "/result", kTimeline = "/timeline";
   constexpr std::string_view kDiffs = "/diff/", kDiffData = "/api/diff/";
   for (const std::string_view start : {kDiffs, kDiffData}) {
     if (!target.starts_with(start)) continue;
@@ -228,8 +252,12 @@ Answer route(std::string_view target, const Library& library, const Commands& co
     return compared ? one_diff(library, commands, *compared, start == kDiffs) : not_found();
   }
   if (target.starts_with(kPages)) {
-    const std::optional<int64_t> number = number_in(target.substr(kPages.size()));
-    return number ? one_page(library, *number) : not_found();
+    target.remove_prefix(kPages.size());
+    const bool with_timeline = target.ends_with(kTimeline);
+    if (with_timeline) target.remove_suffix(kTimeline.size());
+    const std::optional<int64_t> number = number_in(target);
+    if (!number) return not_found();
+    return with_timeline ? page_with_timeline(library, commands, *number) : one_page(library, *number);
   }
   if (!target.starts_with(kManifests)) return not_found();
   target.remove_prefix(kManifests.size());

@@ -2,6 +2,7 @@
 //
 //   /                   the page of the runs: list, comparison, trends (web/src/runs)
 //   /runs/N             the page of a run's result
+//   /runs/N/timeline    the same with a timeline made of the recording, where none was kept
 //   /diff/N,.../N,...   the page of `llmprof diff` for these runs before and after; where there is none, the way to
 //   "/",
 //                       which says why

@@ -235,6 +235,35 @@ test('each run that has a result has its page, with the timeline of a recording'
 // A browser logs every answer that is not 200; why there is no verdict comes as one of 409.
 const refused = { expected: /the server responded with a status of 409/ };
 
+// ---- timelines
+
+test('a recording elsewhere has its timeline, one that was not kept is made, and else the page says why', async () => {
+  const elsewhere = named('elsewhere')[0];
+  await with_page(`/runs/${elsewhere.number}`, async (page) => {
+    await page.evaluate(() => (location.hash = '#timeline'));
+    await page.waitForSelector('#timeline canvas');
+  });
+  const llama = runs.find((run) => run.name.startsWith('kineto_llama'));
+  await with_page(`/runs/${llama.number}`, async (page) => {
+    assert.match(await page.textContent('#timeline'), /None was kept of this run/);
+    await shot(page, 'timeline_to_make');
+    await Promise.all([page.waitForURL(`**/runs/${llama.number}/timeline#timeline`), page.click('#timeline a')]);
+    await page.waitForSelector('#timeline canvas');
+    assert.match(await page.title(), new RegExp(`^run ${llama.number}: `));
+    await shot(page, 'timeline_made');
+  });
+  // The file that the first of the series has read has been written anew.
+  const first = named('series').at(-1);
+  await with_page(`/runs/${first.number}`, async (page) =>
+    assert.match(
+      await page.textContent('#timeline'),
+      new RegExp(`There is no timeline: The recording of run ${first.number} has been changed since the run\\.`),
+    ),
+  );
+});
+
+// ---- comparisons
+
 const data_of = async (path) => {
   const { status, body } = await ask(server.port, path);
   return { status, data: status === 200 ? JSON.parse(body) : body };

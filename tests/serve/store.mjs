@@ -31,6 +31,22 @@ export function make_store({ binary, source, folder }) {
   run('analyze', harm, '-q');
   for (const name of [kHostile, kFormula])
     run('run', '--name', name, '-q', '--', binary, 'workload', '--device', 'cpu', '--size', 'tiny', '-q');
+  run(
+    'run',
+    '--name',
+    'elsewhere',
+    '-o',
+    join(folder, 'elsewhere'),
+    '-q',
+    '--',
+    binary,
+    'workload',
+    '--device',
+    'cpu',
+    '--size',
+    'tiny',
+    '-q',
+  );
   for (let i = 0; i < 2; ++i) run('bench', 'rmsnorm', '--device', 'cpu', '-q');
   const recording = JSON.parse(gunzipSync(readFileSync(llama)).toString());
   const analyze_played = (file, factor) => {

@@ -192,6 +192,14 @@ TEST_F(Routes, nothing_else_is_a_route) {
                              "http://127.0.0.1:7353/",
                              "/\r\nX: y",
                              "/runs/1\r\nSet-Cookie: a=b",
+                             "/runs/timeline",
+                             "/runs//timeline",
+                             "/runs/1/timeline/",
+                             "/runs/1/timelines",
+                             "/runs/01/timeline",
+                             "/runs/1/../1/timeline",
+                             "/runs/2/timeline",
+                             "/runs/9/timeline",
                              "/diff",
                              "/diff/",
                              "/diff/2",
@@ -334,6 +342,61 @@ TEST_F(Routes, of_a_kept_page_nothing_but_the_timeline_is_served) {
   EXPECT_FALSE(contains(get("/runs/3").body, start));
   put(page, "no page");
   EXPECT_FALSE(contains(get("/runs/3").body, start));
+}
+
+constexpr const char* kTimelineElement = "<script type=\"application/octet-stream;base64\" id=\"llmprof-timeline\">";
+
+// `run -o DIR`: the store knows where it is.
+TEST_F(Routes, a_recording_elsewhere_has_its_timeline_as_long_as_it_is_that_of_the_run) {
+  const std::string elsewhere = folder_.path() + "/elsewhere";
+  fs::create_directory(elsewhere);
+  put(elsewhere + "/session.json", "{}");
+  put(elsewhere + "/report.html", kTimelineElement + std::string("H4sIAAAA+/==</script><img src=x>"));
+  RunManifest manifest = manifest_named(RunKind::kRun, "r", "report.json");
+  manifest.recording = elsewhere;
+  ASSERT_TRUE(store::add_run(store_, manifest, "{}"));
+  const std::string served = get("/runs/3").body;
+  EXPECT_TRUE(contains(served, kTimelineElement + std::string("H4sIAAAA+/==</script>\n")));
+  EXPECT_FALSE(contains(served, "<img src=x>"));
+  EXPECT_FALSE(contains(served, "id=\"llmprof-timeline-missing\""));
+  // Recorded into again, it is another run's.
+  fs::last_write_time(elsewhere + "/session.json", fs::file_time_type::clock::now() + std::chrono::seconds(5));
+  EXPECT_FALSE(contains(get("/runs/3").body, kTimelineElement));
+  EXPECT_TRUE(contains(get("/runs/3").body, "\"The recording of run 3 has been changed since the run.\""));
+  fs::remove_all(elsewhere);
+  EXPECT_TRUE(contains(get("/runs/3").body, "\"The recording of run 3 is not there any more.\""));
+  // A link is no page.
+  fs::create_directory(elsewhere);
+  put(elsewhere + "/session.json", "{}");
+  fs::last_write_time(elsewhere + "/session.json", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  put(folder_.path() + "/other.html", kTimelineElement + std::string("H4sIAAAA</script>"));
+  fs::create_symlink(folder_.path() + "/other.html", elsewhere + "/report.html");
+  EXPECT_FALSE(contains(get("/runs/3").body, kTimelineElement));
+}
+
+TEST_F(Routes, a_timeline_that_was_not_kept_is_made_of_the_recording) {
+  const std::string recording = folder_.path() + "/trace.json";
+  put(recording, "{}");
+  add_analysis({recording});
+  EXPECT_TRUE(contains(get("/runs/3").body, "{\"why\":\"\",\"address\":\"/runs/3/timeline\"}"));
+  EXPECT_TRUE(commands_.asked_.empty());
+  commands_.output = std::string("<script>alert(1)</script>") + kTimelineElement + "H4sIAAAA</script>";
+  const Response made = get("/runs/3/timeline");
+  EXPECT_EQ(code_of(made), 200);
+  EXPECT_EQ(commands_.asked_,
+            (std::vector<std::string>{"analyze", "--no-store", "-q", "--format", "html", "0003-analysis-a"}));
+  EXPECT_TRUE(contains(made.body, kTimelineElement + std::string("H4sIAAAA</script>\n")));
+  EXPECT_FALSE(contains(made.body, "alert("));
+  EXPECT_TRUE(header(made, "Content-Security-Policy").starts_with("default-src 'none'; "));
+  commands_.output = "no page";
+  EXPECT_TRUE(contains(get("/runs/3/timeline").body, "Nothing in the recording can be drawn."));
+  commands_.reason = "Expected </script><b>.";
+  EXPECT_TRUE(contains(get("/runs/3/timeline").body, "Expected \\u003c/script\\u003e\\u003cb\\u003e."));
+  fs::remove(recording);
+  commands_.asked_.clear();
+  for (const char* target : {"/runs/3", "/runs/3/timeline"})
+    EXPECT_TRUE(contains(get(target).body, "The recording of run 3 is not there any more.")) << target;
+  EXPECT_TRUE(commands_.asked_.empty());
 }
 
 TEST_F(Routes, runs_without_a_result_say_so) {
