@@ -9,10 +9,12 @@
 #include "base/input_file.h"
 #include "cli/checks.h"
 #include "cli/command.h"
+#include "cli/measuring.h"
 #include "report/read_report.h"
 #include "report/render.h"
 #include "serve/library.h"
 #include "store/manifest.h"
+#include "store/settings.h"
 #include "store/store.h"
 
 namespace llmprof::cli {

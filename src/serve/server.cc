@@ -50,6 +50,7 @@ Request request_of(const Parser& parser) {
 
 // The threads that make answers which take their time. All but what they run belongs to the server's thread.
 struct Makers {
+  Makers(asio::io_context& of, const std::atomic<bool>& is_over) : context(of), ended(is_over) {}
   asio::io_context& context;
   const std::atomic<bool>& ended;
   size_t waiting = 0;
