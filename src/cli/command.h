@@ -26,6 +26,7 @@ void add_export(Parser& parser);
 void add_list(Parser& parser);
 void add_model(Parser& parser);
 void add_peaks(Parser& parser);
+void add_report(Parser& parser);
 void add_runs(Parser& parser);
 void add_serve(Parser& parser);
 void add_workload(Parser& parser);

@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   const llmprof::cli::ProgramArguments program = split_program(argc, argv);
   llmprof::cli::add_run(parser, program);
   llmprof::cli::add_analyze(parser);
+  llmprof::cli::add_report(parser);
   llmprof::cli::add_diff(parser);
   llmprof::cli::add_export(parser);
   llmprof::cli::add_model(parser);

@@ -94,7 +94,9 @@ Result<int> serve_runs(const ServeArguments& options) {
         "others can reach this address, and read along what is sent: it is not encrypted. ssh -L keeps it to yourself");
   const Interrupt interrupt(true);
   if (options.open) open_browser(url);
-  server.run([&](const serve::Request& request) { return serve::answer(request, guard, library); }, interrupt.flag());
+  const serve::ProcessCommands commands("/proc/self/exe", store);
+  server.run([&](const serve::Request& request) { return serve::answer(request, guard, library, commands); },
+             interrupt.flag());
   return static_cast<int>(ExitCode::kOk);
 }
 
@@ -102,7 +104,7 @@ Result<int> serve_runs(const ServeArguments& options) {
 
 void add_serve(Parser& parser) {
   const std::shared_ptr<ServeArguments> options = std::make_shared<ServeArguments>();
-  const Command command = parser.add_command("serve", "a local page of all runs: reports, two compared, trends");
+  const Command command = parser.add_command("serve", "a local page of all runs: reports, comparisons, trends");
   constexpr int64_t kPortMost = 65535;
   command.option("--port", options->port, "listen here; 0: on a free port")
       .capture_default()

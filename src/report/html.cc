@@ -171,15 +171,22 @@ std::string render_html(const AnyResult& result, const RenderOptions& options) {
   return page_with(data);
 }
 
-std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline) {
-  const std::string units = kind == "bench"   ? units_of(bench::BenchResult())
-                            : kind == "peaks" ? units_of(bench::PeaksResult())
-                                              : units_of(Report());
-  std::string data = "<link rel=\"up\" href=\"/\">\n";
+std::string render_stored_html(const StoredPage& page) {
+  const std::string_view kind = page.kind;
+  const std::string units = kind == "bench"        ? units_of(bench::BenchResult())
+                            : kind == "peaks"      ? units_of(bench::PeaksResult())
+                            : kind == "diff"       ? units_of(DiffResult())
+                            : kind == "comparison" ? units_of(bench::ComparisonResult())
+                                                   : units_of(Report());
+  std::string data = page.served ? "<link rel=\"up\" href=\"/\">\n" : "";
   data += data_element("llmprof-units", {}, units);
-  data += data_element("llmprof-result", kind == "bench" || kind == "peaks" ? kind : "report", json);
-  if (!timeline.empty()) data += timeline_element(timeline);
-  return page_with(data);
+  const bool known = kind == "bench" || kind == "peaks" || kind == "diff" || kind == "comparison";
+  data += data_element("llmprof-result", known ? kind : "report", page.json);
+  if (!page.timeline.empty()) return page_with(data + timeline_element(page.timeline));
+  if (page.no_timeline.empty() && page.timeline_address.empty()) return page_with(data);
+  JsonWriter missing(0);
+  missing.begin_object().field("why", page.no_timeline).field("address", page.timeline_address).end_object();
+  return page_with(data + data_element("llmprof-timeline-missing", {}, missing.take()));
 }
 
 std::string_view packed_timeline_in(std::string_view page) {

@@ -41,10 +41,17 @@ Status write_files(const std::string& folder, const std::vector<RenderedFile>& f
 
 std::string render_json(const AnyResult& result, int indent = 2);
 std::string render_html(const AnyResult& result, const RenderOptions& options);
-// The page of a result that was kept as JSON: `kind` is "report", "bench" or "peaks", `json` whatever is in the file,
-// and `timeline` base64 (empty: none), as packed_timeline_in() gives it. It links to "/", the page that it was opened
-// from.
-std::string render_stored_html(std::string_view kind, std::string_view json, std::string_view timeline);
+// The page of a result that is there as JSON.
+struct StoredPage {
+  std::string_view kind;           // "report", "bench", "peaks", "diff" or "comparison"
+  std::string_view json;           // whatever it is
+  std::string_view timeline = {};  // base64, as packed_timeline_in() gives it; empty: none
+  // Of `llmprof serve`: it links to "/", the page above it.
+  bool served = false;
+  // Why there is no timeline, or where one can be had; both empty: nothing is said of it.
+  std::string no_timeline = {}, timeline_address = {};
+};
+std::string render_stored_html(const StoredPage& page);
 // The timeline inside a page that render_html() made, by any version of llmprof: base64 and nothing else. Empty: none.
 std::string_view packed_timeline_in(std::string_view page);
 // The content security policy of these pages: only their own script and style run.

@@ -15,7 +15,13 @@ namespace llmprof::serve {
 struct StoredResult {
   std::string kind;      // "report", "bench" or "peaks"
   std::string json;      // at most kResultBytesMost
-  std::string timeline;  // of a report, base64; empty: none
+  std::string timeline;  // of a report, base64; empty: none was kept
+};
+
+// A run whose recording, or whose result of `llmprof bench`, is there to be read again.
+struct Readable {
+  std::string word;  // names it for llmprof's commands in the store's folder: that of its own
+  RunKind kind = RunKind::kRun;
 };
 
 constexpr uint64_t kResultBytesMost = uint64_t{256} << 20;
@@ -27,6 +33,8 @@ class Library {
   // Errors: no such run, or what is wrong with it, in a sentence without names of files.
   virtual Result<RunManifest> manifest(int64_t number) const = 0;
   virtual Result<StoredResult> result(int64_t number, bool with_timeline) const = 0;
+  // Errors: why it cannot be read again.
+  virtual Result<Readable> readable(int64_t number) const = 0;
 };
 
 class StoreLibrary : public Library {
@@ -35,6 +43,7 @@ class StoreLibrary : public Library {
   Result<std::vector<RunRow>> runs() const override;
   Result<RunManifest> manifest(int64_t number) const override;
   Result<StoredResult> result(int64_t number, bool with_timeline) const override;
+  Result<Readable> readable(int64_t number) const override;
 
  private:
   Result<RunRow> row(int64_t number) const;

@@ -2,8 +2,10 @@
 // that everything behind them is a function that tests can call.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace llmprof::serve {
@@ -28,7 +30,9 @@ enum class Code : int {
   kForbidden = 403,
   kNotFound = 404,
   kMethodNotAllowed = 405,
+  kConflict = 409,
   kFailed = 500,
+  kUnavailable = 503,
 };
 
 struct Response {
@@ -37,6 +41,11 @@ struct Response {
   std::string body;
   std::vector<Header> headers;
 };
+
+// Asked several times a second: whether nobody waits for an answer any more.
+using Unwanted = std::function<bool()>;
+// At once, or by a function that takes its time.
+using Answer = std::variant<Response, std::function<Response(const Unwanted&)>>;
 
 // One sentence and a line end. `text` is ours: nothing of a request is ever sent back.
 inline Response say(Code code, std::string_view text) {

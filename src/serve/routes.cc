@@ -1,5 +1,6 @@
 #include "serve/routes.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/embedded.h"
@@ -120,10 +121,113 @@ Response one_result(const Library& library, int64_t number) {
   return json_of(std::move(result->json));
 }
 
+Response page_of_result(const StoredResult& result, std::string no_timeline, std::string timeline_address) {
+  return page_of(render_stored_html({result.kind, result.json, result.timeline, true, std::move(no_timeline),
+                                     std::move(timeline_address)}),
+                 report_page_policy());
+}
+
+// A timeline that was not kept can be made of the recording, if that is there.
 Response one_page(const Library& library, int64_t number) {
   const Result<StoredResult> result = library.result(number, true);
   if (!result) return not_found(result.error().what);
-  return page_of(render_stored_html(result->kind, result->json, result->timeline), report_page_policy());
+  if (result->kind != "report" || !result->timeline.empty()) return page_of_result(*result, {}, {});
+  const Result<Readable> run = library.readable(number);
+  if (!run) return page_of_result(*result, run.error().what, {});
+  return page_of_result(*result, {}, "/runs/" + std::to_string(number) + "/timeline");
+}
+
+Answer page_with_timeline(const Library& library, const Commands& commands, int64_t number) {
+  Result<StoredResult> result = library.result(number, true);
+  if (!result) return not_found(result.error().what);
+  if (result->kind != "report") return not_found("Only reports have a timeline.");
+  if (!result->timeline.empty()) return page_of_result(*result, {}, {});
+  const Result<Readable> run = library.readable(number);
+  if (!run) return page_of_result(*result, run.error().what, {});
+  std::vector<std::string> words = {"analyze", "--no-store", "-q", "--format", "html", run->word};
+  return [&commands, words = std::move(words), result = *std::move(result)](const Unwanted& unwanted) mutable {
+    const Result<std::string> page = commands.output_of(words, unwanted);
+    if (page) result.timeline = packed_timeline_in(*page);
+    return sealed(page_of_result(result, page ? "Nothing in the recording can be drawn." : page.error().what, {}));
+  };
+}
+
+// ---- comparisons
+
+struct Compared {
+  std::vector<int64_t> before, after;
+};
+
+// "12,13": at least one number.
+std::optional<std::vector<int64_t>> numbers_in(std::string_view text) {
+  std::vector<int64_t> out;
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::optional<int64_t> number = number_in(text.substr(0, comma));
+    if (!number || out.size() == kComparedMost) return std::nullopt;
+    out.push_back(*number);
+    if (comma == text.size()) return out;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::optional<Compared> compared_in(std::string_view text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  std::optional<std::vector<int64_t>> before = numbers_in(text.substr(0, slash));
+  std::optional<std::vector<int64_t>> after = numbers_in(text.substr(slash + 1));
+  if (!before || !after || before->size() + after->size() > kComparedMost) return std::nullopt;
+  return Compared{*std::move(before), *std::move(after)};
+}
+
+// The word of a side for `llmprof diff`.
+Result<std::string> side_of(const std::vector<int64_t>& numbers, const Library& library, bool& bench, bool& recorded) {
+  std::string out;
+  for (const int64_t number : numbers) {
+    LLMPROF_ASSIGN(const Readable run, library.readable(number));
+    (run.kind == RunKind::kBench ? bench : recorded) = true;
+    out += (out.empty() ? "" : ",") + run.word;
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> diff_words(const Compared& wanted, const Library& library) {
+  bool bench = false, recorded = false;
+  LLMPROF_ASSIGN(std::string before, side_of(wanted.before, library, bench, recorded));
+  LLMPROF_ASSIGN(std::string after, side_of(wanted.after, library, bench, recorded));
+  if (bench && recorded) return fail("Results of llmprof bench compare with each other, not with recordings.");
+  return std::vector<std::string>{"diff", "--json", "-q", std::move(before), std::move(after)};
+}
+
+std::string address_of(const Compared& compared) {
+  std::string out;
+  for (const std::vector<int64_t>* side : {&compared.before, &compared.after})
+    for (size_t i = 0; i < side->size(); ++i) out += (i == 0 ? "/" : ",") + std::to_string((*side)[i]);
+  return out;
+}
+
+// Where there is no comparison, the page of the runs says why, and what can be said all the same.
+Response see_why(const Compared& compared) {
+  Response out;
+  out.code = Code::kSeeOther;
+  out.headers.push_back({"Location", "/#compare" + address_of(compared)});
+  return out;
+}
+
+// The page that `llmprof diff --format html` writes of the same.
+Response diff_page(std::string_view json) {
+  const bool bench = json.substr(0, json.find('\n', 2)).find("bench") != std::string_view::npos;
+  return page_of(render_stored_html({bench ? "comparison" : "diff", json, {}, true}), report_page_policy());
+}
+
+Answer one_diff(const Library& library, const Commands& commands, const Compared& compared, bool page) {
+  Result<std::vector<std::string>> words = diff_words(compared, library);
+  if (!words) return page ? see_why(compared) : say(Code::kConflict, words.error().what);
+  return [&commands, words = *std::move(words), compared, page](const Unwanted& unwanted) {
+    Result<std::string> json = commands.output_of(words, unwanted);
+    if (!json) return sealed(page ? see_why(compared) : say(Code::kConflict, json.error().what));
+    return sealed(page ? diff_page(*json) : json_of(*std::move(json)));
+  };
 }
 
 Response runs_page() {
@@ -131,7 +235,7 @@ Response runs_page() {
   return page_of(std::string(page), page_policy(page));
 }
 
-Response route(std::string_view target, const Library& library) {
+Answer route(std::string_view target, const Library& library, const Commands& commands) {
   if (target == "/") return runs_page();
   if (target == "/api/runs") return all_runs(library);
   if (target == "/api/trends") return all_trends(library);
@@ -140,10 +244,20 @@ Response route(std::string_view target, const Library& library) {
     out.code = Code::kNoContent;
     return out;
   }
-  constexpr std::string_view kPages = "/runs/", kManifests = "/api/runs/", kResult = "/result";
+  constexpr std::string_view kPages = "/runs/", kManifests = "/api/runs/", kResult = "/result", kTimeline = "/timeline";
+  constexpr std::string_view kDiffs = "/diff/", kDiffData = "/api/diff/";
+  for (const std::string_view start : {kDiffs, kDiffData}) {
+    if (!target.starts_with(start)) continue;
+    const std::optional<Compared> compared = compared_in(target.substr(start.size()));
+    return compared ? one_diff(library, commands, *compared, start == kDiffs) : not_found();
+  }
   if (target.starts_with(kPages)) {
-    const std::optional<int64_t> number = number_in(target.substr(kPages.size()));
-    return number ? one_page(library, *number) : not_found();
+    target.remove_prefix(kPages.size());
+    const bool with_timeline = target.ends_with(kTimeline);
+    if (with_timeline) target.remove_suffix(kTimeline.size());
+    const std::optional<int64_t> number = number_in(target);
+    if (!number) return not_found();
+    return with_timeline ? page_with_timeline(library, commands, *number) : one_page(library, *number);
   }
   if (!target.starts_with(kManifests)) return not_found();
   target.remove_prefix(kManifests.size());
@@ -160,14 +274,14 @@ bool has_header(const Response& response, std::string_view name) {
   return false;
 }
 
-Response unguarded(const Request& request, const Library& library) {
+Answer unguarded(const Request& request, const Library& library, const Commands& commands) {
   if (request.method != "GET" && request.method != "HEAD") {
     Response out = say(Code::kMethodNotAllowed, "Only GET and HEAD are answered: this server changes nothing.");
     out.headers.push_back({"Allow", "GET, HEAD"});
     return out;
   }
   if (request.has_body) return say(Code::kBadRequest, "A request with a body is not answered.");
-  return route(request.target, library);
+  return route(request.target, library, commands);
 }
 
 }  // namespace
@@ -185,9 +299,11 @@ Response sealed(Response out) {
   return out;
 }
 
-Response answer(const Request& request, const Guard& guard, const Library& library) {
-  std::optional<Response> refused = guard.refuse(request);
-  return sealed(refused ? *std::move(refused) : unguarded(request, library));
+Answer answer(const Request& request, const Guard& guard, const Library& library, const Commands& commands) {
+  if (std::optional<Response> refused = guard.refuse(request)) return sealed(*std::move(refused));
+  Answer out = unguarded(request, library, commands);
+  if (Response* at_once = std::get_if<Response>(&out)) *at_once = sealed(std::move(*at_once));
+  return out;
 }
 
 }  // namespace llmprof::serve

@@ -5,7 +5,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
@@ -14,6 +16,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "serve/routes.h"
 
@@ -45,11 +48,30 @@ Request request_of(const Parser& parser) {
   return out;
 }
 
+// The threads that make answers which take their time. All but what they run belongs to the server's thread.
+struct Makers {
+  Makers(asio::io_context& of, const std::atomic<bool>& is_over) : context(of), ended(is_over) {}
+  asio::io_context& context;
+  const std::atomic<bool>& ended;
+  size_t waiting = 0;
+  asio::thread_pool threads{kMakersMost};
+};
+
+// A result of hundreds of megabytes may be more than there is memory for.
+template <class Made, class Make>
+Made made_or_failed(Make&& make) {
+  try {
+    return make();
+  } catch (const std::exception&) {
+    return sealed(say(Code::kFailed, "This could not be answered."));
+  }
+}
+
 // One connection. It lives as long as an operation of it goes on.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, const Handler& handler, const Limits& limits, size_t& open)
-      : stream_(std::move(socket)), handler_(handler), limits_(limits), open_(open) {
+  Session(tcp::socket socket, const Handler& handler, const Limits& limits, Makers& makers, size_t& open)
+      : stream_(std::move(socket)), handler_(handler), limits_(limits), makers_(makers), open_(open) {
     ++open_;
   }
   ~Session() { --open_; }
@@ -66,53 +88,75 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
  private:
+  // How an answer is to be written.
+  struct Manner {
+    bool keep = false, head = false;
+    unsigned version = 11;
+  };
+
   void answer(error_code failed) {
     if (failed == http::error::end_of_stream || failed == beast::error::timeout) return close();
     if (failed && failed.category() != http::make_error_code(http::error::bad_target).category()) return;
-    Response response;
-    bool keep = false, head = false;
-    unsigned version = 11;
-    if (failed) {
-      response = sealed(say(Code::kBadRequest, "This is no request that can be answered."));
-    } else {
-      const Request request = request_of(*parser_);
-      head = request.method == "HEAD";
-      keep = parser_->get().keep_alive() && !request.has_body;
-      version = parser_->get().version();
-      response = handled(request);
-    }
-    write(std::move(response), keep, head, version);
+    if (failed) return write(sealed(say(Code::kBadRequest, "This is no request that can be answered.")), {});
+    const Request request = request_of(*parser_);
+    const Manner manner{parser_->get().keep_alive() && !request.has_body, request.method == "HEAD",
+                        parser_->get().version()};
+    Answer answer = made_or_failed<Answer>([&] { return handler_(request); });
+    if (Response* at_once = std::get_if<Response>(&answer)) return write(std::move(*at_once), manner);
+    make(std::get<1>(std::move(answer)), manner);
   }
 
-  // A result of hundreds of megabytes may be more than there is memory for.
-  Response handled(const Request& request) {
-    try {
-      return handler_(request);
-    } catch (const std::exception&) {
-      return sealed(say(Code::kFailed, "This could not be answered."));
-    }
+  void make(std::function<Response(const Unwanted&)> work, const Manner& manner) {
+    if (makers_.waiting >= kWaitingMost)
+      return write(sealed(say(Code::kUnavailable, "Others are waiting for such answers: ask again in a minute.")),
+                   manner);
+    ++makers_.waiting;
+    stream_.expires_never();
+    const std::shared_ptr<std::atomic<bool>> gone = std::make_shared<std::atomic<bool>>(false);
+    watch_asker(gone);
+    asio::post(makers_.threads, [self = shared_from_this(), work = std::move(work), gone, manner]() mutable {
+      const Unwanted unwanted = [&gone, &ended = self->makers_.ended] { return *gone || ended; };
+      Response response = made_or_failed<Response>([&] { return work(unwanted); });
+      asio::io_context& context = self->makers_.context;
+      // The last of this connection may be here: it must go in the server's thread.
+      asio::post(context, [self = std::move(self), response = std::move(response), manner]() mutable {
+        --self->makers_.waiting;
+        error_code ignored;
+        self->stream_.socket().cancel(ignored);  // the watch
+        self->write(std::move(response), manner);
+      });
+    });
   }
 
-  void write(Response response, bool keep, bool head, unsigned version) {
+  // A browser that goes elsewhere closes its connection: it can be read then, and there is nothing in it.
+  void watch_asker(const std::shared_ptr<std::atomic<bool>>& gone) {
+    stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this(), gone](error_code failed) {
+      if (failed) return;
+      const size_t there = self->stream_.socket().available(failed);
+      if (failed || there == 0) *gone = true;
+    });
+  }
+
+  void write(Response response, const Manner& manner) {
     http::response<http::string_body>& out = response_.emplace();
-    out.version(version);
+    out.version(manner.version);
     out.result(static_cast<unsigned>(response.code));
     for (const Header& header : response.headers) out.set(header.name, header.value);
     const size_t bytes = response.body.size();
     if (response.code != Code::kNoContent) out.set(http::field::content_type, response.type);
-    if (!head) out.body() = std::move(response.body);
+    if (!manner.head) out.body() = std::move(response.body);
     // Of HEAD the length that GET would have.
     if (response.code != Code::kNoContent) out.content_length(bytes);
-    out.keep_alive(keep);
+    out.keep_alive(manner.keep);
     stream_.expires_after(std::chrono::milliseconds(limits_.write_ms));
-    const auto next = [self = shared_from_this(), keep](error_code failed, size_t) {
+    const auto next = [self = shared_from_this(), keep = manner.keep](error_code failed, size_t) {
       self->serializer_.reset();
       self->response_.reset();
       if (failed || !keep) return self->close();
       self->read();
     };
     serializer_.emplace(out);
-    if (head)
+    if (manner.head)
       http::async_write_header(stream_, *serializer_, next);
     else
       http::async_write(stream_, *serializer_, next);
@@ -126,6 +170,7 @@ class Session : public std::enable_shared_from_this<Session> {
   beast::tcp_stream stream_;
   const Handler& handler_;
   const Limits& limits_;
+  Makers& makers_;
   size_t& open_;
   beast::flat_buffer buffer_{kHeaderBytesMost};
   std::optional<Parser> parser_;
@@ -154,12 +199,13 @@ struct Server::State {
   asio::io_context context{1};
   tcp::acceptor acceptor{context};
   asio::steady_timer timer{context};
+  std::optional<Makers> makers;
 
   void accept(const Handler& handler) {
     acceptor.async_accept([this, &handler](error_code failed, tcp::socket socket) {
       if (failed == asio::error::operation_aborted) return;
       if (!failed && open < kConnectionsMost)
-        std::make_shared<Session>(std::move(socket), handler, limits, open)->read();
+        std::make_shared<Session>(std::move(socket), handler, limits, *makers, open)->read();
       if (!failed) return accept(handler);
       // No file descriptors, for example: trying at once would only spin.
       constexpr auto kPause = std::chrono::milliseconds(100);
@@ -210,9 +256,13 @@ Result<Server> Server::listen(const Address& address, Limits limits) {
 }
 
 void Server::run(const Handler& handler, const std::atomic<bool>& ended) {
+  state_->makers.emplace(state_->context, ended);
   state_->accept(handler);
   state_->watch(ended);
   state_->context.run();
+  // What is still being made asks whether it is wanted.
+  state_->makers->threads.stop();
+  state_->makers->threads.join();
 }
 
 std::optional<Request> read_request(std::string_view bytes) {

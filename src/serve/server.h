@@ -1,5 +1,7 @@
 // HTTP/1.1 over TCP by Boost.Beast, one thread: accepts, reads a request within limits, asks the handler, writes.
-// Headers have kHeaderBytesMost, bodies are not read, and kConnectionsMost are open at a time: more are closed at once.
+// Answers that take their time are made by kMakersMost threads beside it, while it goes on; kWaitingMost of them wait
+// at most, further ones are refused. An answer whose asker has gone, or whose server ends, is given up. Headers have
+// kHeaderBytesMost, bodies are not read, and kConnectionsMost are open at a time: more are closed at once.
 #pragma once
 
 #include <atomic>
@@ -17,13 +19,15 @@ namespace llmprof::serve {
 
 constexpr size_t kHeaderBytesMost = size_t{16} << 10;
 constexpr size_t kConnectionsMost = 64;
+constexpr size_t kMakersMost = 2;
+constexpr size_t kWaitingMost = 8;  // those that are being made among them
 
 struct Limits {
   int read_ms = 15'000;    // for the header of a request to come whole, and for the next one on a connection to begin
   int write_ms = 120'000;  // for an answer to go whole
 };
 
-using Handler = std::function<Response(const Request&)>;
+using Handler = std::function<Answer(const Request&)>;
 
 class Server {
  public:

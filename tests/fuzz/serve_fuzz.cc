@@ -39,7 +39,28 @@ class HostileLibrary : public serve::Library {
     return serve::StoredResult{"report", "{\"a\": \"</script><script>alert(1)</script>" + std::string(kSecret) + "\"}",
                                ""};
   }
+  Result<serve::Readable> readable(int64_t number) const override {
+    if (number > 3) return fail("There is no run with this number.");
+    return serve::Readable{std::to_string(number) + "-run", number == 3 ? RunKind::kBench : RunKind::kRun};
+  }
 };
+
+class NoCommands : public serve::Commands {
+ public:
+  Result<std::string> output_of(const std::vector<std::string>& words, const serve::Unwanted&) const override {
+    // Of a request they have numbers.
+    for (const std::string& word : words)
+      if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789,-") != std::string::npos) __builtin_trap();
+    return "{\"a\": \"</script><script>alert(1)</script>" + std::string(kSecret) + "\"}";
+  }
+};
+
+serve::Response answer_of(const serve::Request& request, const serve::Guard& guard, const serve::Library& library) {
+  static const NoCommands commands;
+  serve::Answer answer = serve::answer(request, guard, library, commands);
+  if (const serve::Response* at_once = std::get_if<serve::Response>(&answer)) return *at_once;
+  return std::get<1>(answer)([] { return false; });
+}
 
 void check(bool holds) {
   if (!holds) __builtin_trap();
@@ -61,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   bool twice = false;
   const auto host = serve::header_of(*request, "Host", twice);
   for (const serve::Guard* guard : {&open, &closed}) {
-    const serve::Response response = serve::answer(*request, *guard, library);
+    const serve::Response response = answer_of(*request, *guard, library);
     const bool served = response.code == serve::Code::kOk;
     if (served || response.body.find(kSecret) != std::string::npos) {
       check(request->method == "GET" || request->method == "HEAD");

@@ -5,7 +5,17 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +23,7 @@ import test, { after, before } from 'node:test';
 import { parseArgs } from 'node:util';
 import { open_address, open_browser } from '../web/browser.mjs';
 import { ask, start } from './server.mjs';
-import { kFactors, kFormula, kHostile, make_store } from './store.mjs';
+import { kFactors, kFormula, kHostile, kSlower, make_store } from './store.mjs';
 
 const { values } = parseArgs({
   options: { binary: { type: 'string' }, source: { type: 'string' }, screenshots: { type: 'string' } },
@@ -22,6 +32,7 @@ const folder = mkdtempSync(join(tmpdir(), 'llmprof-serve-'));
 let store;
 let env;
 let runs;
+let recordings;
 let untouched;
 let server;
 let browser;
@@ -43,7 +54,7 @@ function state_of(place) {
 }
 
 before(async () => {
-  ({ store, env, runs } = make_store({ ...values, folder }));
+  ({ store, env, runs, recordings } = make_store({ ...values, folder }));
   untouched = state_of(store);
   server = await start(values.binary, env);
   ({ browser, axe } = await open_browser(join(values.source, 'web')));
@@ -180,7 +191,7 @@ test('the list has every run, with its numbers', async () => {
     const known = runs.filter((run) => run.tpot_ms !== null).sort((a, b) => b.tpot_ms - a.tpot_ms);
     assert.equal(sorted[0], known[0].number);
     await page.fill('#runs input[type=search]', 'rmsnorm');
-    assert.equal(await page.$$eval('#runs tbody tr', (all) => all.length), 1);
+    assert.equal(await page.$$eval('#runs tbody tr', (all) => all.length), 2);
     await shot(page, 'list');
   });
 });
@@ -221,39 +232,202 @@ test('each run that has a result has its page, with the timeline of a recording'
   });
 });
 
-test('two runs side by side have the figures of both', async () => {
+// A browser logs every answer that is not 200; why there is no verdict comes as one of 409.
+const refused = { expected: /the server responded with a status of 409/ };
+
+// ---- timelines
+
+test('a recording elsewhere has its timeline, one that was not kept is made, and else the page says why', async () => {
+  const elsewhere = named('elsewhere')[0];
+  await with_page(`/runs/${elsewhere.number}`, async (page) => {
+    await page.evaluate(() => (location.hash = '#timeline'));
+    await page.waitForSelector('#timeline canvas');
+  });
+  const llama = runs.find((run) => run.name.startsWith('kineto_llama'));
+  await with_page(`/runs/${llama.number}`, async (page) => {
+    assert.match(await page.textContent('#timeline'), /None was kept of this run/);
+    await shot(page, 'timeline_to_make');
+    await Promise.all([page.waitForURL(`**/runs/${llama.number}/timeline#timeline`), page.click('#timeline a')]);
+    await page.waitForSelector('#timeline canvas');
+    assert.match(await page.title(), new RegExp(`^run ${llama.number}: `));
+    await shot(page, 'timeline_made');
+  });
+  // The file that the first of the series has read has been written anew.
+  const first = named('series').at(-1);
+  await with_page(`/runs/${first.number}`, async (page) =>
+    assert.match(
+      await page.textContent('#timeline'),
+      new RegExp(`There is no timeline: The recording of run ${first.number} has been changed since the run\\.`),
+    ),
+  );
+});
+
+// ---- comparisons
+
+const data_of = async (path) => {
+  const { status, body } = await ask(server.port, path);
+  return { status, data: status === 200 ? JSON.parse(body) : body };
+};
+
+test('two runs get the verdict of diff, on its page', async () => {
+  const before = runs.find((run) => run.name.startsWith('kineto_llama'));
+  const after = named('slower')[0];
+  const own = spawnSync(values.binary, ['diff', recordings.llama, recordings.slower, '--json'], {
+    env,
+    maxBuffer: 1e8,
+  });
+  const expected = JSON.parse(own.stdout);
+  const { status, data } = await data_of(`/api/diff/${before.number}/${after.number}`);
+  assert.equal(status, 200);
+  assert.deepEqual(
+    data.sides.map((side) => side.runs),
+    [before, after].map((run) => [`${String(run.number).padStart(4, '0')}-analysis-${run.name}`]),
+  );
+  const without_names = (result) => ({ ...result, sides: result.sides.map((side) => ({ ...side, runs: [] })) });
+  assert.deepEqual(without_names(data), without_names(expected));
+  const tpot = data.stages.find((stage) => stage.metric === 'tpot');
+  assert.ok(Math.abs(tpot.change_frac - (kSlower - 1)) < 1e-3, `${tpot.change_frac}`);
+  assert.equal(tpot.verdict, 'SLOWER');
+  // From the page of the runs, by choosing them.
+  await with_page('/', async (page) => {
+    const [first, second] = await page.$$('#compare select');
+    await first.selectOption(String(before.number));
+    await second.selectOption(String(after.number));
+    await shot(page, 'choose');
+    await Promise.all([
+      page.waitForURL(`**/diff/${before.number}/${after.number}`, { timeout: 60_000 }),
+      page.click('#compare >> text="compare"'),
+    ]);
+    await page.waitForSelector('main section');
+    assert.match(await page.textContent('main'), /SLOWER/);
+    assert.match(await page.textContent('h1'), /kineto_llama.* → .*slower/);
+    assert.equal(await page.getAttribute('a.up', 'href'), '/');
+    await shot(page, 'diff');
+    await page.goBack();
+    await page.waitForSelector('#runs tbody tr');
+  });
+});
+
+test('several runs a side are repeats, results of bench are compared, and the list leads there', async () => {
+  const [a, b] = [named(kHostile)[0], named(kFormula)[0]];
+  const llama = runs.find((run) => run.name.startsWith('kineto_llama'));
+  const { data } = await data_of(`/api/diff/${llama.number},${a.number}/${b.number},${named('slower')[0].number}`);
+  assert.deepEqual(
+    data.sides.map((side) => side.runs.length),
+    [2, 2],
+  );
+  const [second, first] = runs.filter((run) => run.kind === 'bench');
+  await with_page('/', async (page) => {
+    await page.fill('#runs input[type=search]', 'bench');
+    await Promise.all([
+      page.waitForURL(`**/diff/${first.number}/${second.number}`),
+      page.click(`#runs >> text="with ${first.number}"`),
+    ]);
+    await page.waitForSelector('main section');
+    assert.match(await page.textContent('main'), /rmsnorm/);
+    await shot(page, 'diff_bench');
+  });
+});
+
+test('others are answered while a comparison is made, and what nobody waits for ends', async () => {
+  const children = () =>
+    readdirSync('/proc')
+      .filter((name) => /^[0-9]+$/.test(name))
+      .filter((name) => {
+        try {
+          return (
+            readFileSync(`/proc/${name}/stat`, 'utf8')
+              .replace(/^.*\) /, '')
+              .split(' ')[1] === String(slow.pid)
+          );
+        } catch {
+          return false; // it has just ended
+        }
+      });
+  const until = async (holds) => {
+    for (let i = 0; i < 500 && !holds(); ++i) await new Promise((resolve) => setTimeout(resolve, 20));
+    return holds();
+  };
+  // A recording that comes through a pipe, which nobody writes to, is read for ever.
+  const pipe = join(folder, 'pipe.json');
+  const copy = join(folder, 'pipes');
+  cpSync(store, copy, { recursive: true });
+  assert.equal(spawnSync('mkfifo', [pipe]).status, 0);
+  utimesSync(pipe, 1, 1);
+  const number = named('slower')[0].number;
+  const manifest = join(
+    copy,
+    readdirSync(copy).find((name) => Number(name.slice(0, 4)) === number),
+    'manifest.json',
+  );
+  writeFileSync(manifest, JSON.stringify({ ...JSON.parse(readFileSync(manifest)), inputs: [pipe] }));
+  const slow = await start(values.binary, { ...env, LLMPROF_STORE: copy });
+  const other = runs.find((run) => run.name.startsWith('kineto_llama')).number;
+  const given_up = new AbortController();
+  const asked = fetch(`${slow.origin}/diff/${other}/${number}`, { signal: given_up.signal }).catch(() => 'given up');
+  assert.ok(await until(() => children().length === 1), 'one process compares');
+  assert.equal((await ask(slow.port, '/api/runs')).status, 200);
+  given_up.abort();
+  assert.equal(await asked, 'given up');
+  assert.ok(await until(() => children().length === 0), 'its process ends with its asker');
+  const still = fetch(`${slow.origin}/diff/${other}/${number}`).catch(() => 'ended');
+  assert.ok(await until(() => children().length === 1));
+  const began = Date.now();
+  assert.equal(await slow.stop(), 0);
+  assert.ok(Date.now() - began < 5000);
+  await still;
+  rmSync(copy, { recursive: true });
+});
+
+test('where there is no verdict, why and the figures of both', async () => {
   const series = named('series');
   const [a, b] = [series[series.length - 1], series[0]];
-  await with_page(`/#compare/${a.number}/${b.number}`, async (page) => {
-    await page.waitForSelector('[data-table="compare-headline"]');
-    const rows = await page.$$eval('[data-table="compare-headline"] tbody tr', (all) =>
-      all.map((row) => [...row.cells].map((cell) => cell.textContent)),
-    );
-    const tpot = rows.find((row) => row[0] === 'TPOT');
-    const before_ms = (await result_of(a.number)).latency.headline.tpot_ms;
-    const after_ms = (await result_of(b.number)).latency.headline.tpot_ms;
-    assert.deepEqual(tpot.slice(1, 3), [`${before_ms.toFixed(2)} ms`, `${after_ms.toFixed(2)} ms`]);
-    assert.equal(tpot[4], `+${(100 * (after_ms / before_ms - 1)).toFixed(1)} %`);
-    for (const table of ['stages', 'busy', 'operators', 'kernels'])
-      assert.ok(await page.$(`[data-table="compare-${table}"] tbody tr`), table);
-    // Every stage of the recording that was stretched by a quarter takes a quarter longer.
-    const changes = await page.$$eval('[data-table="compare-stages"] tbody tr td:last-child', (all) =>
-      all.map((cell) => cell.textContent),
-    );
-    for (const change of changes) assert.match(change, /^\+25\.\d %$/);
-    await shot(page, 'compare');
-    await page.click('text=swap');
-    await page.waitForFunction((hash) => location.hash === hash, `#compare/${b.number}/${a.number}`);
-    await page.waitForFunction(() =>
-      document.querySelector('[data-table="compare-headline"] tbody tr td:last-child')?.textContent.startsWith('-'),
-    );
-  });
+  // The file that the earlier ones have read has been written anew.
+  const changed = await data_of(`/api/diff/${a.number}/${b.number}`);
+  assert.equal(changed.status, 409);
+  assert.match(changed.data, new RegExp(`^The recording of run ${a.number} has been changed since the run\\.`));
+  await with_page(
+    `/diff/${a.number}/${b.number}`,
+    async (page) => {
+      await page.waitForSelector('[data-table="compare-headline"]');
+      assert.equal(new URL(page.url()).hash, `#compare/${a.number}/${b.number}`);
+      assert.match(
+        await page.textContent('#compare [role=status]'),
+        /no verdict: The recording of run \d+ has been changed/,
+      );
+      const rows = await page.$$eval('[data-table="compare-headline"] tbody tr', (all) =>
+        all.map((row) => [...row.cells].map((cell) => cell.textContent)),
+      );
+      const tpot = rows.find((row) => row[0] === 'TPOT');
+      const before_ms = (await result_of(a.number)).latency.headline.tpot_ms;
+      const after_ms = (await result_of(b.number)).latency.headline.tpot_ms;
+      assert.deepEqual(tpot.slice(1, 3), [`${before_ms.toFixed(2)} ms`, `${after_ms.toFixed(2)} ms`]);
+      assert.equal(tpot[4], `+${(100 * (after_ms / before_ms - 1)).toFixed(1)} %`);
+      for (const table of ['stages', 'busy', 'operators', 'kernels'])
+        assert.ok(await page.$(`[data-table="compare-${table}"] tbody tr`), table);
+      // Every stage of the recording that was stretched by a quarter takes a quarter longer.
+      const changes = await page.$$eval('[data-table="compare-stages"] tbody tr td:last-child', (all) =>
+        all.map((cell) => cell.textContent),
+      );
+      for (const change of changes) assert.match(change, /^\+25\.\d %$/);
+      await shot(page, 'compare');
+      const chosen = () => page.$$eval('#compare select', (all) => all.map((select) => select.value));
+      assert.deepEqual(await chosen(), [String(a.number), String(b.number)]);
+      await page.click('text=swap');
+      assert.deepEqual(await chosen(), [String(b.number), String(a.number)]);
+    },
+    refused,
+  );
   const bench = runs.find((run) => run.kind === 'bench');
-  await with_page(`/#compare/${bench.number}/${b.number}`, async (page) => {
-    await page.waitForFunction(() =>
-      /no figures in common/.test(document.querySelector('#compare')?.textContent ?? ''),
-    );
-  });
+  await with_page(
+    `/diff/${bench.number}/${b.number}`,
+    async (page) => {
+      await page.waitForFunction(() =>
+        /compare with each other[^]*no figures in common/.test(document.querySelector('#compare')?.textContent ?? ''),
+      );
+    },
+    refused,
+  );
 });
 
 test('the trend of a series marks the run from which its level changed', async () => {
@@ -303,12 +477,14 @@ test('names that mean harm are text, in the list, a report and a comparison', as
     [other, harm],
     [hostile, other],
   ])
-    await with_page(`/#compare/${one.number}/${two.number}`, async (page) => {
-      await page.waitForFunction(() =>
-        /(before, run|in common)/.test(document.querySelector('#compare [role=status]').textContent),
-      );
-      await harmless(page);
-    });
+    await with_page(
+      `/diff/${one.number}/${two.number}`,
+      async (page) => {
+        await page.waitForFunction(() => /(→|There is no verdict)/.test(document.body.textContent));
+        await harmless(page);
+      },
+      refused,
+    );
   // What a spreadsheet would run is made harmless where rows are copied.
   await with_page('/', async (page) => {
     await page.evaluate(() =>
@@ -327,7 +503,7 @@ test('names that mean harm are text, in the list, a report and a comparison', as
 test('axe finds no violation, light and dark, and a phone scrolls tables alone', async () => {
   const number = named('series')[0].number;
   const pages = [
-    [`/#compare/${number - 1}/${number}`, '[data-table="compare-kernels"]', 'all'],
+    [`/diff/${number - 1}/${number}`, '[data-table="compare-kernels"]', 'all'],
     [`/runs/${number}`, '#answer', 'report'],
   ];
   for (const colorScheme of ['light', 'dark'])
@@ -347,7 +523,7 @@ test('axe finds no violation, light and dark, and a phone scrolls tables alone',
           );
           await shot(page, `${name}_${colorScheme}`);
         },
-        { colorScheme },
+        { colorScheme, ...refused },
       );
   await with_page(
     '/',

@@ -22,6 +22,7 @@ export async function start(binary, env, ...args) {
     url: url.href,
     origin: url.origin,
     port: Number(url.port),
+    pid: child.pid,
     said: () => err,
     /** Ctrl-C; the exit code. */
     async stop(signal = 'SIGINT') {

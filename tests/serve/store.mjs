@@ -1,5 +1,5 @@
 // A store of real runs: analyses of recordings that the repository has, runs and a bench on the CPU, names that mean harm, and
-// a series of one recording played at two speeds.
+// a series of one recording played at two speeds, and one of it played three times as slow.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,6 +11,8 @@ export const kHostile =
 export const kFormula = "=cmd|' /C calc'!A0";
 /** Factors by which the times of the series' runs are stretched: the level changes at the seventh. */
 export const kFactors = [1, 1.01, 0.99, 1.005, 1.002, 0.995, 1.25, 1.26, 1.24, 1.255, 1.245, 1.252];
+/** The same of a recording that is kept as a file of its own. */
+export const kSlower = 3;
 
 export function make_store({ binary, source, folder }) {
   const store = join(folder, 'runs');
@@ -29,18 +31,37 @@ export function make_store({ binary, source, folder }) {
   run('analyze', harm, '-q');
   for (const name of [kHostile, kFormula])
     run('run', '--name', name, '-q', '--', binary, 'workload', '--device', 'cpu', '--size', 'tiny', '-q');
-  run('bench', 'rmsnorm', '--device', 'cpu', '-q');
+  run(
+    'run',
+    '--name',
+    'elsewhere',
+    '-o',
+    join(folder, 'elsewhere'),
+    '-q',
+    '--',
+    binary,
+    'workload',
+    '--device',
+    'cpu',
+    '--size',
+    'tiny',
+    '-q',
+  );
+  for (let i = 0; i < 2; ++i) run('bench', 'rmsnorm', '--device', 'cpu', '-q');
   const recording = JSON.parse(gunzipSync(readFileSync(llama)).toString());
-  const series = join(folder, 'series.json');
-  for (const factor of kFactors) {
+  const analyze_played = (file, factor) => {
     const events = recording.traceEvents.map((event) => ({
       ...event,
       ...(event.ts === undefined ? {} : { ts: event.ts * factor }),
       ...(event.dur === undefined ? {} : { dur: event.dur * factor }),
     }));
-    writeFileSync(series, JSON.stringify({ ...recording, traceEvents: events }));
-    run('analyze', series, '-q');
-  }
+    writeFileSync(file, JSON.stringify({ ...recording, traceEvents: events }));
+    run('analyze', file, '-q');
+  };
+  const slower = join(folder, 'slower.json');
+  analyze_played(slower, kSlower);
+  const series = join(folder, 'series.json');
+  for (const factor of kFactors) analyze_played(series, factor);
   const list = JSON.parse(execFileSync(binary, ['runs', 'list', '--json'], { env, maxBuffer: 1 << 28 }).toString());
-  return { store, env, runs: list.runs };
+  return { store, env, runs: list.runs, recordings: { llama, slower } };
 }

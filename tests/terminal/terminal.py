@@ -112,7 +112,8 @@ def commands():
     yield ("doctor",)
     yield ("demo", "--recorded", "--no-html")
     yield ("--help",)
-    for name in ("run", "analyze", "diff", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs", "serve"):
+    for name in ("run", "analyze", "diff", "export", "model", "peaks", "bench", "workload", "list", "demo", "doctor", "ctl", "runs", "serve",
+                 "report"):
         yield (name, "--help")
 
 

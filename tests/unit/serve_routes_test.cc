@@ -64,6 +64,25 @@ std::map<std::string, std::string> state_of(const std::string& folder) {
   return out;
 }
 
+// Says which words it was given.
+class WordsOnly : public Commands {
+ public:
+  Result<std::string> output_of(const std::vector<std::string>& words, const Unwanted&) const override {
+    asked_ = words;
+    if (!reason.empty()) return fail(reason);
+    return output;
+  }
+  std::string output = "{\n  \"schema\": \"llmprof.diff/1\",\n  \"note\": \"</script><b>\"\n}\n", reason;
+  mutable std::vector<std::string> asked_;
+};
+
+// Whatever it is that answers.
+Response answer_of(const Request& request, const Guard& guard, const Library& library, const Commands& commands) {
+  Answer answer = serve::answer(request, guard, library, commands);
+  if (const Response* at_once = std::get_if<Response>(&answer)) return *at_once;
+  return std::get<1>(answer)([] { return false; });
+}
+
 class Routes : public testing::Test {
  protected:
   Routes() : store_(folder_.path() + "/runs"), library_(store_) {
@@ -72,7 +91,13 @@ class Routes : public testing::Test {
     EXPECT_TRUE(store::add_run(store_, manifest_named(RunKind::kBench, "gemm", "bench.json"), "{\"cases\": []}"));
   }
   Response get(const std::string& target, const std::string& method = "GET") const {
-    return answer(ask(target, method), loopback(), library_);
+    return answer_of(ask(target, method), loopback(), library_, commands_);
+  }
+  // An analysis that has read these files.
+  void add_analysis(const std::vector<std::string>& inputs) const {
+    RunManifest manifest = manifest_named(RunKind::kAnalysis, "a", "report.json");
+    manifest.inputs = inputs;
+    EXPECT_TRUE(store::add_run(store_, manifest, "{}"));
   }
   std::string run_folder(int64_t number) const {
     const Result<std::vector<RunRow>> rows = library_.runs();
@@ -85,6 +110,7 @@ class Routes : public testing::Test {
   TemporaryFolder folder_;
   std::string store_;
   StoreLibrary library_;
+  WordsOnly commands_;
 };
 
 TEST_F(Routes, every_route_answers_with_what_it_is_for) {
@@ -165,7 +191,35 @@ TEST_F(Routes, nothing_else_is_a_route) {
                              "/favicon.ico/",
                              "http://127.0.0.1:7353/",
                              "/\r\nX: y",
-                             "/runs/1\r\nSet-Cookie: a=b"}) {
+                             "/runs/1\r\nSet-Cookie: a=b",
+                             "/runs/timeline",
+                             "/runs//timeline",
+                             "/runs/1/timeline/",
+                             "/runs/1/timelines",
+                             "/runs/01/timeline",
+                             "/runs/1/../1/timeline",
+                             "/runs/2/timeline",
+                             "/runs/9/timeline",
+                             "/diff",
+                             "/diff/",
+                             "/diff/2",
+                             "/diff/2/",
+                             "/diff//2",
+                             "/diff/2/2/",
+                             "/diff/2/2/2",
+                             "/diff/2,/2",
+                             "/diff/,2/2",
+                             "/diff/2,,2/2",
+                             "/diff/2%2c2/2",
+                             "/diff/2/../../passwd",
+                             "/diff/02/2",
+                             "/diff/--help/2",
+                             "/diff/2/2?a",
+                             "/diff/last/2",
+                             "/api/diff",
+                             "/api/diff/2",
+                             "/api/diff/2/-o",
+                             "/api/diff/1,1,1,1,1,1,1,1,1,1/1,1,1,1,1,1,1,1,1,1,1"}) {
     const Response response = get(target);
     EXPECT_EQ(code_of(response), 404) << target;
     EXPECT_FALSE(contains(response.body, secret)) << target;
@@ -184,14 +238,14 @@ TEST_F(Routes, only_get_and_head_are_methods) {
   }
   Request with_body = ask("/");
   with_body.has_body = true;
-  EXPECT_EQ(code_of(answer(with_body, loopback(), library_)), 400);
+  EXPECT_EQ(code_of(answer_of(with_body, loopback(), library_, commands_)), 400);
 }
 
 TEST_F(Routes, every_answer_forbids_what_no_page_needs) {
   Request foreign = ask("/");
   foreign.headers[0].value = "evil.com";
   for (const Response& response : {get("/"), get("/runs/1"), get("/api/runs"), get("/nothing"), get("/", "POST"),
-                                   get("/favicon.ico"), answer(foreign, loopback(), library_)}) {
+                                   get("/favicon.ico"), answer_of(foreign, loopback(), library_, commands_)}) {
     const std::string policy = header(response, "Content-Security-Policy");
     EXPECT_TRUE(policy.starts_with("default-src 'none'; ")) << policy;
     EXPECT_TRUE(contains(policy, "frame-ancestors 'none'"));
@@ -236,8 +290,8 @@ TEST_F(Routes, serving_changes_nothing_in_the_store) {
   fs::remove(store_ + "/index.sqlite");
   const auto before = state_of(store_);
   for (const char* target :
-       {"/", "/api/runs", "/api/trends", "/api/runs/1", "/api/runs/1/result", "/runs/1", "/runs/9"})
-    EXPECT_FALSE(get(target).body.empty());
+       {"/", "/api/runs", "/api/trends", "/api/runs/1", "/api/runs/1/result", "/runs/1", "/runs/9", "/diff/2/2"})
+    EXPECT_NE(code_of(get(target)), 500);
   EXPECT_EQ(state_of(store_), before);
 }
 
@@ -290,6 +344,61 @@ TEST_F(Routes, of_a_kept_page_nothing_but_the_timeline_is_served) {
   EXPECT_FALSE(contains(get("/runs/3").body, start));
 }
 
+constexpr const char* kTimelineElement = "<script type=\"application/octet-stream;base64\" id=\"llmprof-timeline\">";
+
+// `run -o DIR`: the store knows where it is.
+TEST_F(Routes, a_recording_elsewhere_has_its_timeline_as_long_as_it_is_that_of_the_run) {
+  const std::string elsewhere = folder_.path() + "/elsewhere";
+  fs::create_directory(elsewhere);
+  put(elsewhere + "/session.json", "{}");
+  put(elsewhere + "/report.html", kTimelineElement + std::string("H4sIAAAA+/==</script><img src=x>"));
+  RunManifest manifest = manifest_named(RunKind::kRun, "r", "report.json");
+  manifest.recording = elsewhere;
+  ASSERT_TRUE(store::add_run(store_, manifest, "{}"));
+  const std::string served = get("/runs/3").body;
+  EXPECT_TRUE(contains(served, kTimelineElement + std::string("H4sIAAAA+/==</script>\n")));
+  EXPECT_FALSE(contains(served, "<img src=x>"));
+  EXPECT_FALSE(contains(served, "id=\"llmprof-timeline-missing\""));
+  // Recorded into again, it is another run's.
+  fs::last_write_time(elsewhere + "/session.json", fs::file_time_type::clock::now() + std::chrono::seconds(5));
+  EXPECT_FALSE(contains(get("/runs/3").body, kTimelineElement));
+  EXPECT_TRUE(contains(get("/runs/3").body, "\"The recording of run 3 has been changed since the run.\""));
+  fs::remove_all(elsewhere);
+  EXPECT_TRUE(contains(get("/runs/3").body, "\"The recording of run 3 is not there any more.\""));
+  // A link is no page.
+  fs::create_directory(elsewhere);
+  put(elsewhere + "/session.json", "{}");
+  fs::last_write_time(elsewhere + "/session.json", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  put(folder_.path() + "/other.html", kTimelineElement + std::string("H4sIAAAA</script>"));
+  fs::create_symlink(folder_.path() + "/other.html", elsewhere + "/report.html");
+  EXPECT_FALSE(contains(get("/runs/3").body, kTimelineElement));
+}
+
+TEST_F(Routes, a_timeline_that_was_not_kept_is_made_of_the_recording) {
+  const std::string recording = folder_.path() + "/trace.json";
+  put(recording, "{}");
+  add_analysis({recording});
+  EXPECT_TRUE(contains(get("/runs/3").body, "{\"why\":\"\",\"address\":\"/runs/3/timeline\"}"));
+  EXPECT_TRUE(commands_.asked_.empty());
+  commands_.output = std::string("<script>alert(1)</script>") + kTimelineElement + "H4sIAAAA</script>";
+  const Response made = get("/runs/3/timeline");
+  EXPECT_EQ(code_of(made), 200);
+  EXPECT_EQ(commands_.asked_,
+            (std::vector<std::string>{"analyze", "--no-store", "-q", "--format", "html", "0003-analysis-a"}));
+  EXPECT_TRUE(contains(made.body, kTimelineElement + std::string("H4sIAAAA</script>\n")));
+  EXPECT_FALSE(contains(made.body, "alert("));
+  EXPECT_TRUE(header(made, "Content-Security-Policy").starts_with("default-src 'none'; "));
+  commands_.output = "no page";
+  EXPECT_TRUE(contains(get("/runs/3/timeline").body, "Nothing in the recording can be drawn."));
+  commands_.reason = "Expected </script><b>.";
+  EXPECT_TRUE(contains(get("/runs/3/timeline").body, "Expected \\u003c/script\\u003e\\u003cb\\u003e."));
+  fs::remove(recording);
+  commands_.asked_.clear();
+  for (const char* target : {"/runs/3", "/runs/3/timeline"})
+    EXPECT_TRUE(contains(get(target).body, "The recording of run 3 is not there any more.")) << target;
+  EXPECT_TRUE(commands_.asked_.empty());
+}
+
 TEST_F(Routes, runs_without_a_result_say_so) {
   Result<store::OpenRun> run = store::begin_run(store_, RunManifest{});
   ASSERT_TRUE(run);
@@ -301,10 +410,81 @@ TEST_F(Routes, runs_without_a_result_say_so) {
   EXPECT_TRUE(contains(get("/api/runs").body, "\"state\":\"damaged\""));
 }
 
+TEST_F(Routes, a_comparison_is_what_diff_says_of_these_runs) {
+  const std::string recording = folder_.path() + "/trace.json";
+  put(recording, "{}");
+  add_analysis({recording});
+  add_analysis({recording});
+  const Response data = get("/api/diff/3,4/4");
+  EXPECT_EQ(code_of(data), 200);
+  EXPECT_EQ(data.type, "application/json; charset=utf-8");
+  EXPECT_EQ(data.body, commands_.output);
+  EXPECT_EQ(commands_.asked_,
+            (std::vector<std::string>{"diff", "--json", "-q", "0003-analysis-a,0004-analysis-a", "0004-analysis-a"}));
+  const Response page = get("/diff/3/4");
+  EXPECT_EQ(code_of(page), 200);
+  EXPECT_EQ(commands_.asked_.back(), "0004-analysis-a");
+  EXPECT_TRUE(contains(page.body, "data-kind=\"diff\">"));
+  EXPECT_TRUE(contains(page.body, "<link rel=\"up\" href=\"/\">"));
+  EXPECT_FALSE(contains(page.body, "</script><b>"));
+  EXPECT_TRUE(header(page, "Content-Security-Policy").starts_with("default-src 'none'; "));
+  EXPECT_EQ(header(page, "Cache-Control"), "no-store");
+  // The page's data are those of `diff --format html`, units too.
+  const std::string own = render_html(DiffResult(), {});
+  const std::string units = "id=\"llmprof-units\">";
+  const size_t from = own.find(units);
+  ASSERT_NE(from, std::string::npos);
+  EXPECT_TRUE(contains(page.body, own.substr(from, own.find("</script>", from) - from)));
+  commands_.output = "{\n  \"schema\": \"llmprof.bench.comparison/1\"\n}\n";
+  EXPECT_TRUE(contains(get("/diff/2/2").body, "data-kind=\"comparison\">"));
+}
+
+TEST_F(Routes, why_there_is_no_comparison_is_said_at_the_page_of_the_runs) {
+  const std::string recording = folder_.path() + "/trace.json";
+  put(recording, "{}");
+  add_analysis({recording});                                                                      // 3
+  add_analysis({"-"});                                                                            // 4
+  add_analysis({folder_.path() + "/gone.json"});                                                  // 5
+  EXPECT_TRUE(store::add_run(store_, manifest_named(RunKind::kPeaks, "p", "peaks.json"), "{}"));  // 6
+  commands_.asked_.clear();
+  for (const auto& [target, why] : {std::pair("3/1", "no recording"),
+                                    {"3/2", "compare with each other"},
+                                    {"3/4", "standard input"},
+                                    {"5/3", "not there any more"},
+                                    {"3/6", "llmprof peaks"},
+                                    {"3/99", "no run with this number"}}) {
+    const Response data = get(std::string("/api/diff/") + target);
+    EXPECT_EQ(code_of(data), 409) << target;
+    EXPECT_TRUE(contains(data.body, why)) << data.body;
+    EXPECT_FALSE(contains(data.body, folder_.path())) << data.body;
+    const Response page = get(std::string("/diff/") + target);
+    EXPECT_EQ(code_of(page), 303) << target;
+    EXPECT_EQ(header(page, "Location"), std::string("/#compare/") + target);
+    EXPECT_EQ(header(page, "Cache-Control"), "no-store");
+  }
+  EXPECT_TRUE(commands_.asked_.empty()) << "no process for what cannot be";
+  // What the command says is wrong.
+  commands_.reason = "Expected different recordings.";
+  EXPECT_EQ(get("/api/diff/3/3").body, "Expected different recordings.\n");
+  EXPECT_EQ(header(get("/diff/3/3"), "Location"), "/#compare/3/3");
+  // A file that another recording has taken the place of.
+  fs::last_write_time(recording, fs::file_time_type::clock::now() + std::chrono::seconds(5));
+  EXPECT_TRUE(contains(get("/api/diff/3/3").body, "has been changed since the run"));
+}
+
+TEST_F(Routes, a_folder_that_is_no_word_is_none) {
+  const std::string recording = folder_.path() + "/trace.json";
+  put(recording, "{}");
+  add_analysis({recording});
+  fs::rename(run_folder(3), store_ + "/0003-analysis-a,b -o x");
+  EXPECT_EQ(code_of(get("/api/diff/3/2")), 409);
+  EXPECT_EQ(code_of(get("/api/diff/3/3")), 409);
+}
+
 TEST(RoutesOfNothing, an_empty_store_is_an_empty_list) {
   const TemporaryFolder folder;
   const StoreLibrary library(folder.path() + "/none");
-  EXPECT_TRUE(contains(answer(ask("/api/runs"), loopback(), library).body, "\"runs\":[]"));
+  EXPECT_TRUE(contains(answer_of(ask("/api/runs"), loopback(), library, WordsOnly()).body, "\"runs\":[]"));
   EXPECT_EQ(access((folder.path() + "/none").c_str(), F_OK), -1);
 }
 

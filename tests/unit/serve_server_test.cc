@@ -45,6 +45,9 @@ class Client {
     return out;
   }
   std::string all() const { return receive("\1never\1"); }
+  void be_patient(const timeval& patience) const {
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
 
  private:
   int socket_;
@@ -55,8 +58,16 @@ class Serving : public testing::Test {
   Serving() : server_(*Server::listen(*parse_address("127.0.0.1", 0))) {
     thread_ = std::thread([this] {
       server_.run(
-          [this](const Request& request) {
+          [this](const Request& request) -> Answer {
             last_ = request;
+            if (request.target == "/slow")
+              return [this](const Unwanted& unwanted) {
+                ++made_;
+                while (!released_ && !unwanted()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                given_up_ += released_ ? 0 : 1;
+                return say(Code::kOk, "slow body");
+              };
+            if (request.target == "/slow/throw") return [](const Unwanted&) -> Response { throw std::bad_alloc(); };
             if (request.target == "/throw") throw std::bad_alloc();
             Response out = say(Code::kOk, "body");
             if (request.target == "/large") out.body = std::string(20 << 20, 'x');
@@ -76,7 +87,82 @@ class Serving : public testing::Test {
   std::atomic<bool> ended_{false};
   std::thread thread_;
   Request last_;
+  std::atomic<int> made_{0}, given_up_{0};
+  std::atomic<bool> released_{false};
 };
+
+constexpr const char* kSlowly = "GET /slow HTTP/1.1\r\nHost: h\r\n\r\n";
+
+bool comes_true(const std::function<bool()>& what) {
+  for (int i = 0; i < 2000 && !what(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return what();
+}
+
+TEST_F(Serving, others_are_answered_while_an_answer_is_made) {
+  const Client slow(port()), other(port());
+  slow.send(kSlowly);
+  ASSERT_TRUE(comes_true([&] { return made_ == 1; }));
+  other.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(other.receive().starts_with("HTTP/1.1 200 OK"));
+  released_ = true;
+  EXPECT_TRUE(contains(slow.receive("slow body"), "Content-Length: 10\r\n"));
+  // The connection goes on, whether the next request came before the answer or after it.
+  slow.send(kSlowly);
+  slow.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(contains(slow.receive("\r\n\r\nbody"), "slow body"));
+  EXPECT_EQ(given_up_, 0);
+}
+
+TEST_F(Serving, an_answer_whose_asker_has_gone_is_given_up) {
+  {
+    const Client slow(port());
+    slow.send(kSlowly);
+    ASSERT_TRUE(comes_true([&] { return made_ == 1; }));
+  }
+  EXPECT_TRUE(comes_true([&] { return given_up_ == 1; }));
+  const Client other(port());
+  other.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(other.receive().starts_with("HTTP/1.1 200 OK"));
+}
+
+TEST_F(Serving, more_answers_than_may_wait_are_refused) {
+  std::vector<std::unique_ptr<Client>> askers;
+  for (size_t i = 0; i < kWaitingMost; ++i) {
+    askers.push_back(std::make_unique<Client>(port()));
+    askers.back()->send(kSlowly);
+  }
+  ASSERT_TRUE(comes_true([&] { return made_ == static_cast<int>(kMakersMost); }));
+  // That all of them are taken up is seen by further ones.
+  bool refused = false;
+  for (int i = 0; i < 100 && !refused; ++i) {
+    const Client more(port());
+    more.send("HEAD /slow HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    const timeval short_time{0, 100'000};
+    more.be_patient(short_time);
+    refused = more.receive("\r\n\r\n").starts_with("HTTP/1.1 503 ");
+  }
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(made_, static_cast<int>(kMakersMost)) << "no more at a time";
+  released_ = true;
+  for (const std::unique_ptr<Client>& asker : askers)
+    EXPECT_TRUE(contains(asker->receive("slow body"), "HTTP/1.1 200 OK"));
+}
+
+TEST_F(Serving, ends_while_answers_are_made) {
+  std::vector<std::unique_ptr<Client>> askers;
+  for (size_t i = 0; i < kWaitingMost; ++i) {
+    askers.push_back(std::make_unique<Client>(port()));
+    askers.back()->send(kSlowly);
+  }
+  EXPECT_TRUE(comes_true([&] { return made_ == static_cast<int>(kMakersMost); }));
+  // The destructor of the fixture ends it, and must return.
+}
+
+TEST_F(Serving, a_maker_without_memory_is_an_answer) {
+  const Client client(port());
+  client.send("GET /slow/throw HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(client.all().starts_with("HTTP/1.1 500 "));
+}
 
 TEST_F(Serving, answers_one_request_after_another_on_a_connection) {
   const Client client(port());

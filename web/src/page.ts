@@ -23,7 +23,7 @@ export class Page {
   show(title: string, ...beside: Child[]): void {
     // Served by `llmprof serve`, it has a page above it, and its address says which run it is of: many are called alike.
     const served = document.querySelector('link[rel=up]') !== null;
-    const run = served ? /^\/runs\/(\d+)$/.exec(location.pathname)?.[1] : undefined;
+    const run = served ? /^\/runs\/(\d+)(?:\/timeline)?$/.exec(location.pathname)?.[1] : undefined;
     document.title = `${run ? `run ${run}: ` : ''}${title} – llmprof ${this.result.kind}`;
     const header = el(
       'header',

@@ -63,6 +63,14 @@ export function packed_timeline(): (() => Promise<Uint8Array>) | null {
   return element ? () => unpack(element.textContent ?? '') : null;
 }
 
+/** Of a page that is served without one: why, or the address of the same page with one, which is of this server. */
+export function timeline_missing(): { why: string; address: string | null } | null {
+  const element = document.getElementById('llmprof-timeline-missing');
+  if (!element) return null;
+  const { why, address } = parse_json(element.textContent ?? '');
+  return { why: text_of(why), address: /^\/runs\/\d+\/timeline$/.exec(text_of(address))?.[0] ?? null };
+}
+
 // ---- reading values whose type is known by the declaration, whatever the file says
 
 export const rows_of = (value: Value | undefined): Row[] =>

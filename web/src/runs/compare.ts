@@ -1,5 +1,5 @@
-// Two runs side by side: figures before and after and the change between them. Whether a change is more than noise is not
-// judged here: that takes more than one run of each.
+// Choosing runs to compare: the server's page of `llmprof diff` judges them. Where it cannot, because a recording is gone
+// for example, this says why, and has the figures of two results side by side, without a verdict.
 import { el, shortened, type Child } from '../dom';
 import { Fields } from '../fields';
 import { format_percent } from '../format';
@@ -149,6 +149,17 @@ const label_of = (run: Row): string =>
     90,
   );
 
+const chosen_in = (select: HTMLSelectElement): string =>
+  [...select.selectedOptions]
+    .map((option) => Number(option.value))
+    .sort((a, b) => a - b)
+    .join(',');
+
+function choose(select: HTMLSelectElement, numbers: string): void {
+  const wanted = new Set(numbers.split(','));
+  for (const option of select.options) option.selected = wanted.has(option.value);
+}
+
 export class Comparison {
   private readonly before: HTMLSelectElement;
   private readonly after: HTMLSelectElement;
@@ -159,65 +170,93 @@ export class Comparison {
 
   constructor(private readonly page: Page) {
     const runs = with_results(page.data);
-    const choice = (): HTMLSelectElement => {
-      const select = el(
-        'select',
-        {},
-        ...runs.map((run) => el('option', { value: String(run['number']) }, label_of(run))),
-      );
-      select.addEventListener('change', () => (location.hash = `#compare/${this.before.value}/${this.after.value}`));
+    const choice = (chosen: Row | undefined): HTMLSelectElement => {
+      const options = runs.map((run) => el('option', { value: String(run['number']) }, label_of(run)));
+      const select = el('select', { multiple: '', size: String(Math.min(8, options.length)) }, ...options);
+      choose(select, String(chosen?.['number']));
       return select;
     };
-    this.before = choice();
-    this.after = choice();
-    if (runs[1]) this.before.value = String(runs[1]['number']);
-    const swap = el('button', { type: 'button' }, 'swap');
-    swap.addEventListener('click', () => (location.hash = `#compare/${this.after.value}/${this.before.value}`));
+    this.before = choice(runs[1]);
+    this.after = choice(runs[0]);
     const go = el('button', { type: 'button' }, 'compare');
-    go.addEventListener('click', () => {
-      const wanted = `#compare/${this.before.value}/${this.after.value}`;
-      if (location.hash === wanted) void this.show(this.before.value, this.after.value);
-      else location.hash = wanted;
+    go.addEventListener('click', () => this.go());
+    const swap = el('button', { type: 'button' }, 'swap');
+    swap.addEventListener('click', () => {
+      const before = chosen_in(this.before);
+      choose(this.before, chosen_in(this.after));
+      choose(this.after, before);
     });
-    const controls: Child =
+    const controls: Child[] =
       runs.length < 2
-        ? el('p', { class: 'note' }, 'Comparing takes two runs that have a result.')
-        : el(
-            'div',
-            { class: 'controls' },
-            el('label', { class: 'choice' }, 'before ', this.before),
-            el('label', { class: 'choice' }, 'after ', this.after),
-            go,
-            swap,
-          );
-    this.section = page.section('compare', 'Compare two runs', controls, this.status, this.shown);
+        ? [el('p', { class: 'note' }, 'Comparing takes two runs that have a result.')]
+        : [
+            el(
+              'p',
+              { class: 'note' },
+              'Faster or slower, by how much more than runs differ anyway, and why: what ',
+              el('code', {}, 'llmprof diff'),
+              ' says. Several runs a side (Ctrl or Shift) are repeats, which tell more.',
+            ),
+            el(
+              'div',
+              { class: 'controls sides' },
+              el('label', { class: 'choice' }, 'before ', this.before),
+              el('label', { class: 'choice' }, 'after ', this.after),
+              el('div', { class: 'controls' }, go, swap),
+            ),
+          ];
+    this.section = page.section('compare', 'Compare runs', ...controls, this.status, this.shown);
     page.route('compare', (rest) => {
       const [before = '', after = ''] = rest.split('/');
-      const known = (number: string): boolean => runs.some((run) => String(run['number']) === number);
-      if (rest !== '' && known(before) && known(after)) void this.show(before, after);
-      else if (rest !== '') this.status.textContent = 'One of these two runs is not there, or has no result.';
+      const known = (numbers: string): boolean =>
+        numbers.split(',').every((number) => runs.some((run) => String(run['number']) === number));
+      if (rest !== '' && known(before) && known(after)) void this.see_why(before, after);
+      else if (rest !== '') this.status.textContent = 'One of these runs is not there, or has no result.';
       return this.section;
     });
   }
 
-  private async show(before: string, after: string): Promise<void> {
-    this.before.value = before;
-    this.after.value = after;
+  private go(): void {
+    const [before, after] = [chosen_in(this.before), chosen_in(this.after)];
+    if (before === '' || after === '') {
+      this.status.textContent = 'Choose a run before and a run after.';
+      return;
+    }
+    this.shown.replaceChildren();
+    this.status.textContent = 'Reading the recordings: seconds, of large ones minutes…';
+    location.assign(`/diff/${before}/${after}`);
+  }
+
+  /** The server has sent here because there is no comparison; if there is one after all, on to it. */
+  private async see_why(before: string, after: string): Promise<void> {
+    choose(this.before, before);
+    choose(this.after, after);
     const asked = ++this.asked;
     this.status.textContent = 'reading…';
     this.shown.replaceChildren();
     try {
-      const [a, b] = await Promise.all([before, after].map((number) => get(`/api/runs/${number}/result`)));
-      if (asked !== this.asked || !a || !b) return;
-      this.draw(before, after, a, b);
+      await get(`/api/diff/${before}/${after}`);
+      if (asked === this.asked) location.replace(`/diff/${before}/${after}`);
     } catch (error) {
-      if (asked === this.asked) this.status.textContent = error instanceof Error ? error.message : String(error);
+      if (asked === this.asked) await this.without_verdict(before, after, asked, error);
+    }
+  }
+
+  private async without_verdict(before: string, after: string, asked: number, error: unknown): Promise<void> {
+    const why = error instanceof Error ? error.message : String(error);
+    this.status.textContent = `There is no verdict: ${why}`;
+    if (before.includes(',') || after.includes(',')) return;
+    try {
+      const [a, b] = await Promise.all([before, after].map((number) => get(`/api/runs/${number}/result`)));
+      if (asked === this.asked && a && b) this.draw(before, after, a, b);
+    } catch {
+      // A result that cannot be read has no figures; why there is no verdict stands there.
     }
   }
 
   private draw(before: string, after: string, a: Row, b: Row): void {
     if (parts_of(a) !== parts_of(b) || parts_of(a).length === 0) {
-      this.status.textContent = kNothing;
+      this.shown.append(el('p', { class: 'note' }, kNothing));
       return;
     }
     const fields = new ChangeFields(this.page.result, 'compare');
@@ -243,22 +282,19 @@ export class Comparison {
       );
     }
     if (!this.shown.hasChildNodes()) {
-      this.status.textContent = kNothing;
+      this.shown.append(el('p', { class: 'note' }, kNothing));
       return;
     }
-    this.shown.append(
+    this.shown.prepend(
       el(
         'p',
         { class: 'note' },
-        'What is not known of one of the two stands as –. One run of each does not say whether a change is more than noise: the trends below look at many.',
+        'The figures of both results, run ',
+        el('a', { href: `/runs/${Number(before)}` }, before),
+        ' before and run ',
+        el('a', { href: `/runs/${Number(after)}` }, after),
+        ' after. What is not known of one of them stands as –. Whether a change is more than noise they do not say.',
       ),
-    );
-    this.status.replaceChildren(
-      'run ',
-      el('a', { href: `/runs/${Number(before)}` }, before),
-      ' before, run ',
-      el('a', { href: `/runs/${Number(after)}` }, after),
-      ' after',
     );
   }
 }

@@ -58,7 +58,7 @@ export function add_list(page: Page): void {
     const number = number_of(row['number']);
     if (number === null || row['state'] !== 'whole') return null;
     if (column === 'number' || column === 'name') return `/runs/${number}`;
-    return column === 'compare' && before.has(number) ? `#compare/${before.get(number)}/${number}` : null;
+    return column === 'compare' && before.has(number) ? `/diff/${before.get(number)}/${number}` : null;
   };
   page.section(
     'runs',

@@ -1,4 +1,4 @@
-// The page of all runs that `llmprof serve` serves at "/": list, comparison of two, trends.
+// The page of all runs that `llmprof serve` serves at "/": list, comparison, trends.
 import '../style.css';
 import './runs.css';
 import { el } from '../dom';

@@ -1,14 +1,32 @@
 // The timeline. It is unpacked and drawn when its section comes near, or an address leads to it: #timeline/median:STAGE,
 // #timeline/slowest:STAGE, #timeline/run, #timeline?start=NS&end=NS,
 // #timeline?name=NAME, the first slice of that name.
-import { el } from '../dom';
+import { el, shortened } from '../dom';
 import type { Page } from '../page';
-import { packed_timeline } from '../result';
+import { packed_timeline, timeline_missing } from '../result';
 import { mountTimeline, type MountedTimeline } from '../timeline';
+
+/** Of a page that `llmprof serve` serves: why it has none, or where it can be had. */
+function say_missing(page: Page): void {
+  const missing = timeline_missing();
+  if (!missing) return;
+  const { why, address } = missing;
+  const about =
+    address === null
+      ? el('p', { class: 'note' }, `There is no timeline: ${shortened(why, 300)}`)
+      : el(
+          'p',
+          { class: 'note' },
+          'None was kept of this run. ',
+          el('a', { href: `${address}#timeline` }, 'Make it from the recording'),
+          ', which takes seconds, of a large one minutes.',
+        );
+  page.section('timeline', 'Timeline', about);
+}
 
 export function add_timeline(page: Page): void {
   const packed = packed_timeline();
-  if (!packed) return;
+  if (!packed) return say_missing(page);
   const place = el('div', { class: 'timeline-place' }, el('p', { class: 'note' }, 'The timeline is being unpacked.'));
   const section = page.section('timeline', 'Timeline', place);
   let mounted: Promise<MountedTimeline> | null = null;
