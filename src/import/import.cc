@@ -126,6 +126,10 @@ Result<const Importer*> importer_for(const InputFile& input) {
     return fail("expected a recording that llmprof can read, found that " + input.damage() +
                     "; what could be unpacked is " + describe(input.head()),
                 input.name(), "it was cut while it was written or copied: copy or record it again");
+  if (input.head().starts_with(std::string_view("NVR\0", 4)))
+    return fail("expected a recording that llmprof can read, found a report of Nsight Compute", input.name(),
+                "its format is not public; let ncu print it: ncu --import " + input.name() +
+                    " --csv --page raw --print-units base > ncu.csv");
   if (is_json_lines(input.head()))
     return fail("expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
                 "no recording that llmprof reads is like that; servers and load generators write results and logs "

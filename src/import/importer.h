@@ -29,6 +29,8 @@ struct Importer {
 inline constexpr std::string_view kSessionImporter = "session";
 // The importer of Nsight Systems.
 inline constexpr std::string_view kNsysImporter = "nsys";
+// The importer of Nsight Compute.
+inline constexpr std::string_view kNcuImporter = "ncu";
 
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
