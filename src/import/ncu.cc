@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -23,6 +24,7 @@ namespace {
 constexpr size_t kKernelNameBytesMax = 64 * 1024;
 constexpr size_t kTextBytesMax = 4096;       // of a value that is no number
 constexpr size_t kRemarkBytesMax = 300;      // of ncu, as it is quoted
+constexpr size_t kKernelsMax = 200'000;      // of which Nsight Compute takes hours to run
 constexpr size_t kCountersMax = 20'000'000;  // 10,000 kernels with 2,000 metrics
 constexpr size_t kNcuDevicesMax = 1024;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
@@ -300,6 +302,7 @@ class NcuReader {
   void metric_row(int64_t number, size_t size) {
     const std::string_view metric = cell(NcuColumn::kMetric, size);
     if (metric.empty()) return;  // of a rule
+    if (full()) return;
     const std::optional<ProfiledKernelId> kernel = kernel_of(number, size);
     if (!kernel) return;
     const Unit unit = plain_unit(cell(NcuColumn::kUnit, size));
@@ -317,8 +320,8 @@ class NcuReader {
 
   // Rows of a long table that have the same number, process and name are of one kernel.
   std::optional<ProfiledKernelId> kernel_of(int64_t number, size_t size) {
-    const StringId name = text_of(cell(NcuColumn::kName, size), kKernelNameBytesMax);
     const int64_t process = parse_whole(cell(NcuColumn::kProcess, size)).value_or(-1);
+    const size_t name = std::hash<std::string_view>()(cell(NcuColumn::kName, size));
     const auto [at, added] = known_.try_emplace({number, process, name});
     if (added) {
       const std::optional<ProfiledKernelId> kernel = new_kernel(number, size);
@@ -335,6 +338,10 @@ class NcuReader {
     const std::string_view name = cell(NcuColumn::kName, size);
     if (name.empty()) {
       count(DiagnosticId::kMissingField, "Kernel Name");
+      return std::nullopt;
+    }
+    if (kernels_.size() >= kKernelsMax) {
+      count(DiagnosticId::kLimitReached, fmt::format("more than {} kernels", kKernelsMax));
       return std::nullopt;
     }
     Facts facts;
@@ -385,14 +392,16 @@ class NcuReader {
     return device;
   }
 
+  bool full() {
+    if (trace_.kernel_counters.size() < kCountersMax) return false;
+    count(DiagnosticId::kLimitReached, fmt::format("more than {} values", kCountersMax));
+    return true;
+  }
+
   // A value is kept in both notations, until the whole file has shown which it uses.
   void counter(ProfiledKernelId kernel, StringId section, StringId name, StringId unit, int exponent,
                std::string_view value) {
-    if (value.empty()) return;  // not collected for this kernel
-    if (trace_.kernel_counters.size() >= kCountersMax) {
-      count(DiagnosticId::kLimitReached, fmt::format("more than {} values", kCountersMax));
-      return;
-    }
+    if (value.empty() || full()) return;  // empty: not collected for this kernel
     const double point = parse_grouped(value, '.', exponent).value_or(kNoNumber);
     const double comma = parse_grouped(value, ',', exponent).value_or(kNoNumber);
     const bool is_point = std::isfinite(point), is_comma = std::isfinite(comma);
@@ -491,8 +500,8 @@ class NcuReader {
   TraceBuilder builder_;
   CsvRow cells_;
   std::optional<Header> header_;
-  std::map<std::tuple<int64_t, int64_t, StringId>, ProfiledKernelId> known_;  // of a long table
-  std::vector<Facts> kernels_;                                                // parallel to profiled_kernels
+  std::map<std::tuple<int64_t, int64_t, size_t>, ProfiledKernelId> known_;  // of a long table
+  std::vector<Facts> kernels_;                                              // parallel to profiled_kernels
   std::map<int32_t, Devices::Values> devices_;
   std::vector<double> with_comma_;  // parallel to kernel_counters
   uint64_t number_ = 0, points_ = 0, commas_ = 0, ambiguous_ = 0, ambiguous_line_ = 0;

@@ -9,7 +9,8 @@ namespace llmprof::ncu {
 namespace {
 
 constexpr size_t kNumberBytesMax = 64;
-constexpr int kExponentMax = 30;  // of prefixes: two of them at most
+constexpr size_t kExactDigits = 15;  // every whole number of so many is a double
+constexpr int kExponentMax = 30;     // of prefixes: two of them at most
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -49,6 +50,27 @@ size_t group_mark(std::string_view text, char decimal) {
   return mark ? 1 : 0;
 }
 
+// A number as C++ writes it.
+class PlainNumber {
+ public:
+  void add(char c) { text_[size_++] = c; }
+  void add_exponent(int exponent) {
+    add('e');
+    size_ = static_cast<size_t>(std::to_chars(text_.data() + size_, text_.data() + text_.size(), exponent).ptr -
+                                text_.data());
+  }
+  std::optional<double> value() const {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text_.data(), text_.data() + size_, value);
+    if (error != std::errc() || end != text_.data() + size_) return std::nullopt;
+    return value;
+  }
+
+ private:
+  std::array<char, kNumberBytesMax + 8> text_{};  // the digits, and an exponent
+  size_t size_ = 0;
+};
+
 // What stands before a list of instances.
 std::string_view without_instances(std::string_view text) {
   const size_t list = text.find(" (");
@@ -78,52 +100,55 @@ Unit plain_unit(std::string_view unit) {
 }
 
 std::optional<double> parse_grouped(std::string_view text, char decimal, int exponent) {
+  // Most cells are small whole numbers.
+  if (exponent == 0 && text.size() <= kExactDigits)
+    if (const std::optional<int64_t> value = parse_whole(text)) return static_cast<double>(*value);
   text = without_instances(text);
   if (text.empty() || text.size() > kNumberBytesMax || std::abs(exponent) > kExponentMax) return std::nullopt;
-  std::string plain;
-  if (text.front() == '-' || text.front() == '+') {
-    if (text.front() == '-') plain = '-';
-    text.remove_prefix(1);
+  PlainNumber plain;
+  size_t at = 0;
+  if (text[0] == '-' || text[0] == '+') {
+    if (text[0] == '-') plain.add('-');
+    ++at;
   }
   size_t group = 0;  // digits since the last mark
   bool grouped = false, fraction = false, power = false;
-  while (!text.empty()) {
-    const char c = text.front();
+  while (at < text.size()) {
+    const char c = text[at];
+    const bool whole_group = !grouped || group == 3;  // the last group before a fraction or a power
     if (is_digit(c)) {
-      plain += c;
+      plain.add(c);
       ++group;
-      text.remove_prefix(1);
+      ++at;
     } else if (c == decimal && !fraction && !power && group > 0) {
-      if (grouped && group != 3) return std::nullopt;
+      if (!whole_group) return std::nullopt;
       fraction = true;
       group = 0;
-      plain += '.';
-      text.remove_prefix(1);
-    } else if ((c == 'e' || c == 'E') && !power && group > 0 && (!grouped || fraction || group == 3)) {
+      plain.add('.');
+      ++at;
+    } else if ((c == 'e' || c == 'E') && !power && group > 0 && (fraction || whole_group)) {
       power = true;
       group = 0;
-      plain += 'e';
-      text.remove_prefix(1);
-      if (!text.empty() && (text.front() == '-' || text.front() == '+')) {
-        if (text.front() == '-') plain += '-';
-        text.remove_prefix(1);
+      plain.add('e');
+      ++at;
+      if (at < text.size() && (text[at] == '-' || text[at] == '+')) {
+        if (text[at] == '-') plain.add('-');
+        ++at;
       }
     } else {
-      const size_t mark = group_mark(text, decimal);
+      const size_t mark = group_mark(text.substr(at), decimal);
       // Groups have three digits, the first one to three; in India all but the last have two.
       if (mark == 0 || fraction || power || group == 0 || group > 3 || (grouped && group < 2)) return std::nullopt;
       grouped = true;
       group = 0;
-      text.remove_prefix(mark);
+      at += mark;
     }
   }
   if (group == 0 || (grouped && !fraction && !power && group != 3)) return std::nullopt;
-  if (!power && exponent != 0) plain += 'e' + std::to_string(exponent);
-  double value = 0;
-  const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), value);
-  if (error != std::errc() || end != plain.data() + plain.size() || !std::isfinite(value)) return std::nullopt;
-  if (power && exponent != 0) value *= std::pow(10.0, exponent);
-  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+  if (!power && exponent != 0) plain.add_exponent(exponent);
+  std::optional<double> value = plain.value();
+  if (value && power && exponent != 0) *value *= std::pow(10.0, exponent);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 std::optional<int64_t> parse_whole(std::string_view text) {
