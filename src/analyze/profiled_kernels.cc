@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -453,6 +454,100 @@ RooflineRecord counted_roofline(const Context& context, const ProfiledGroup& gro
   return row;
 }
 
+// ---- the recording beside ------------------------------------------------------------------------------------------
+
+// The function's own name: of "void at::native::(anonymous namespace)::copy<4, f>(int)" it is "copy". Recorders print
+// namespaces and template arguments in different ways.
+std::string function_of(std::string_view kernel) {
+  std::string name(kernel);
+  for (const std::string_view unnamed : {"<unnamed>", "(anonymous namespace)"})
+    for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
+  name.resize(std::min(name.find_first_of("<("), name.size()));
+  const size_t begin = name.find_last_of(": ");
+  return begin == std::string::npos ? name : name.substr(begin + 1);
+}
+
+struct RecordedKernel {
+  std::set<std::string_view> names;  // that share the function, grid and block
+  int64_t calls = 0, total_ns = 0;
+};
+using LaunchedKernel = std::tuple<std::string, std::string, std::string>;  // name, grid, block
+
+// Kernels of the recording by their whole names, and by their functions.
+struct RecordedKernels {
+  std::map<LaunchedKernel, RecordedKernel> whole, function;
+};
+RecordedKernels recorded_kernels(const Context& context) {
+  RecordedKernels out;
+  const LaunchConfigs& configs = context.trace.launch_configs;
+  for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
+    const KernelKey& key = context.groups.kernel_keys.key(k);
+    if (key.config == kNoRow) continue;
+    const Row c = key.config;
+    const std::string grid = fmt::format("{}x{}x{}", configs.grid_x[c], configs.grid_y[c], configs.grid_z[c]);
+    const std::string block = fmt::format("{}x{}x{}", configs.block_x[c], configs.block_y[c], configs.block_z[c]);
+    const std::string_view name = context.trace.text(key.name);
+    for (RecordedKernel* kernel :
+         {&out.whole[{std::string(name), grid, block}], &out.function[{function_of(name), grid, block}]}) {
+      kernel->names.insert(name);
+      kernel->calls += context.groups.kernels[k].calls;
+      kernel->total_ns += context.groups.kernels[k].total_ns;
+    }
+  }
+  return out;
+}
+
+struct Matches {
+  int64_t rows = 0, none = 0, ambiguous = 0;
+};
+
+// Gives the rows what the recording says of their kernels: by the whole name, else by the function, where only one
+// kernel on either side has it.
+Matches match_recorded(const Context& context, std::vector<ProfiledKernelRecord>& rows) {
+  const RecordedKernels recorded = recorded_kernels(context);
+  std::map<LaunchedKernel, std::set<std::string_view>> profiled;  // names by function
+  const auto launched = [](std::string name, const ProfiledKernelRecord& row) {
+    return LaunchedKernel(std::move(name), row.grid.value_or(""), row.block.value_or(""));
+  };
+  for (const ProfiledKernelRecord& row : rows) profiled[launched(function_of(row.name), row)].insert(row.name);
+  Matches out;
+  for (ProfiledKernelRecord& row : rows) {
+    ++out.rows;
+    auto found = recorded.whole.find(launched(row.name, row));
+    if (found == recorded.whole.end()) {
+      const LaunchedKernel function = launched(function_of(row.name), row);
+      found = recorded.function.find(function);
+      if (found == recorded.function.end()) {
+        ++out.none;
+        continue;
+      }
+      if (found->second.names.size() > 1 || profiled[function].size() > 1) {
+        ++out.ambiguous;
+        continue;
+      }
+    }
+    const RecordedKernel& kernel = found->second;
+    row.recorded_calls = kernel.calls;
+    const double mean_ns = static_cast<double>(kernel.total_ns) / static_cast<double>(kernel.calls);
+    row.recorded_us = mean_ns / 1e3;
+    if (!(mean_ns > 0)) continue;
+    if (row.flops) row.recorded_tflops = *row.flops / mean_ns / 1e3;
+    if (row.dram_bytes) row.recorded_gbs = *row.dram_bytes / mean_ns;
+  }
+  return out;
+}
+
+void say_what_matched(const Matches& matches, std::vector<CannotTell>& cannot_tell) {
+  if (matches.none + matches.ambiguous == 0) return;
+  std::string why = fmt::format("of {} profiled kernels, by name, grid and block, {} are not in the recording",
+                                matches.rows, matches.none);
+  if (matches.ambiguous > 0)
+    why += fmt::format(", and {} could be one of several, whose names the two recorders write differently",
+                       matches.ambiguous);
+  cannot_tell.push_back({"How long do all profiled kernels take in the recording?", why,
+                         "profile the same program with the same inputs; their counters are in profiled_kernels"});
+}
+
 // ---- what is missing -----------------------------------------------------------------------------------------------
 
 constexpr const char* kFlopMetrics =
@@ -564,6 +659,7 @@ void analyze_profiled_kernels(const Context& context, Report& report, std::vecto
   const Trace& trace = context.trace;
   const ProfiledKernels& kernels = trace.profiled_kernels;
   if (kernels.empty()) return;
+  const bool alone = profiled_only(trace);
   const std::vector<Counts> counts = counts_of(trace);
   std::map<std::tuple<StringId, Row, Row, StringId>, size_t> known;
   std::vector<ProfiledGroup> groups;
@@ -588,13 +684,18 @@ void analyze_profiled_kernels(const Context& context, Report& report, std::vecto
                    [&](const ProfiledGroup& a, const ProfiledGroup& b) { return total(a) > total(b); });
   for (const ProfiledGroup& group : groups) {
     const ProfiledKernelRecord& row = report.profiled_kernels.emplace_back(profiled_record(trace, group));
-    if (row.intensity && row.tflops && row.gbs) report.roofline.push_back(counted_roofline(context, group, row));
+    // Beside a recording the roofline is of its kernels, times and shapes.
+    if (alone && row.intensity && row.tflops && row.gbs)
+      report.roofline.push_back(counted_roofline(context, group, row));
     for (const auto& [state, mean] : group.stalls)
       if (const OptDouble frac = mean.mean())
         report.kernel_stalls.push_back(
             {row.name, row.ranges, row.device, row.grid, row.block, std::string(state), *frac});
   }
-  cannot_tell.push_back(about_durations(trace));
+  if (alone)
+    cannot_tell.push_back(about_durations(trace));
+  else
+    say_what_matched(match_recorded(context, report.profiled_kernels), cannot_tell);
   say_what_lacks(trace, lacks, cannot_tell);
 }
 

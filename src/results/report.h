@@ -279,6 +279,10 @@ LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic agains
   F(OptDouble, tensor_active_frac, "frac", "Cycles in which the tensor pipe was active")                          \
   F(OptDouble, l1_hit_frac, "frac", "L1 sector hit rate")                                                         \
   F(OptDouble, l2_hit_frac, "frac", "L2 sector hit rate")                                                         \
+  F(OptInt, recorded_calls, "", "Times that it ran in the recording beside, with this grid and block")            \
+  F(OptDouble, recorded_us, "us", "Its mean duration there: that of production, but for what recording costs")    \
+  F(OptDouble, recorded_tflops, "TFLOP/s", "flops / recorded_us")                                                 \
+  F(OptDouble, recorded_gbs, "GB/s", "dram_bytes / recorded_us")                                                  \
   F(OptText, stall, "", "What its warps wait for most")                                                           \
   F(OptDouble, stall_frac, "frac", "Part of the warps' time in that state")
 LLMPROF_RECORD(ProfiledKernelRecord, "profiled_kernels", "Kernels that Nsight Compute ran alone to count what they do",

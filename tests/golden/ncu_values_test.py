@@ -221,6 +221,37 @@ def counted_roofline(binary):
     expect((rows[0]["dtype"], rows[0]["bound"]) == ("bf16", "compute"), f"roofline: {rows[0]['dtype']}, {rows[0]['bound']}")
 
 
+def recorded_beside(binary):
+    """Calls and durations that a recording beside has of the same kernels, against its own events."""
+    trace = "kineto_llama-3.1-8b_unlabelled.json.gz"
+    done = subprocess.run([binary, "analyze", INPUTS / trace, INPUTS / "ncu_raw_decode.csv.gz", "--json"],
+                          capture_output=True, text=True)
+    if not expect(done.returncode == 0, f"beside: exit code {done.returncode}\n{done.stderr}"):
+        return
+    report = json.loads(done.stdout)
+    events = {}
+    for event in json.load(gzip.open(INPUTS / trace))["traceEvents"]:
+        if event.get("cat") == "kernel":
+            sizes = tuple("x".join(map(str, event["args"][what])) for what in ("grid", "block"))
+            events.setdefault((event["name"], *sizes), []).append(event["dur"])
+    exact = unmatched = 0
+    for row in report["profiled_kernels"]:
+        durations = events.get((row["name"], row["grid"], row["block"]))
+        unmatched += row["recorded_calls"] is None
+        if durations is None:
+            continue
+        exact += 1
+        expect(row["recorded_calls"] == len(durations), f"beside: {row['recorded_calls']} calls of {row['name']}")
+        expect(close(row["recorded_us"], sum(durations) / len(durations)), f"beside: {row['recorded_us']} us of {row['name']}")
+    expect(exact >= 5, f"beside: only {exact} kernels with the same name")
+    said = [row["why"] for row in report["cannot_tell"] if "profiled kernels" in row["question"]]
+    counts = [int(n) for n in re.findall(r"[0-9]+", said[0])] if said else []
+    expect(counts[:1] == [len(report["profiled_kernels"])] and sum(counts[1:]) == unmatched,
+           f"beside: {unmatched} without a match, said: {said}")
+    expect(report["latency"] and report["stages"], "beside: what the recording says by itself is missing")
+    print(f"beside a recording: {len(report['profiled_kernels']) - unmatched} kernels matched, {unmatched} not")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True)
@@ -229,6 +260,7 @@ def main():
                                                ("ncu_details_prefill.csv.gz", 12, 900)):
         same_report(binary, name, compare(binary, name, kernels_least, numbers_least))
     counted_roofline(binary)
+    recorded_beside(binary)
     for problem in problems:
         print(problem)
     sys.exit(1 if problems else 0)

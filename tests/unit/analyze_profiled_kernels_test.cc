@@ -154,6 +154,56 @@ TEST(ProfiledKernels, Stalls) {
   EXPECT_EQ(report.kernel_stalls.size(), 5u);
 }
 
+TEST(ProfiledKernels, TheRecordingBesideTellsDurations) {
+  ProfiledTrace made;
+  TraceBuilder builder(made.trace);
+  const auto config = [&](int32_t grid) {
+    return builder.launch_config(
+        {.grid_x = grid, .grid_y = 1, .grid_z = 1, .block_x = 128, .block_y = 1, .block_z = 1});
+  };
+  int64_t now = 0;
+  const auto ran = [&](const char* name, int32_t grid, int64_t dur_ns) {
+    builder.add<GpuOps>({.start_ns = now += 10'000,
+                         .dur_ns = dur_ns,
+                         .stream = builder.stream(0, 1, 7),
+                         .name = builder.text(name),
+                         .config = config(grid),
+                         .kind = GpuOpKind::kKernel});
+  };
+  ran("gemm", 4, 1000);
+  ran("gemm", 4, 3000);
+  ran("gemm", 5, 9000);
+  ran("void at::native::(anonymous namespace)::copy<4>(int)", 1, 700);
+  ran("void at::native::twice<1>()", 1, 500);
+  ran("void at::native::twice<2>()", 1, 500);
+  const auto profiled = [&](const char* name, int32_t grid) {
+    const ProfiledKernelId id =
+        made.kernel(name, 5000, {{"dram__bytes_read.sum", "byte", 4000}, {"dram__bytes_write.sum", "byte", 0}});
+    made.trace.profiled_kernels.config[id] = config(grid);
+  };
+  profiled("gemm", 4);
+  profiled("gemm", 6);
+  profiled("void at::<unnamed>::copy<(int)4>(int)", 1);
+  profiled("void at::twice<(int)1>()", 1);
+  const Report report = made.report();
+  const auto row = [&](size_t i) { return report.profiled_kernels[i]; };
+  ASSERT_EQ(report.profiled_kernels.size(), 4u);
+  EXPECT_EQ(row(0).recorded_calls, 2);
+  EXPECT_EQ(row(0).recorded_us, 2);
+  EXPECT_EQ(row(0).recorded_gbs, 2);
+  EXPECT_EQ(row(0).duration_us, 5);
+  EXPECT_EQ(row(1).recorded_calls, std::nullopt);
+  EXPECT_EQ(row(2).recorded_us, 0.7);
+  EXPECT_EQ(row(3).recorded_calls, std::nullopt);  // either of two
+  EXPECT_EQ(report.kernels_topk.size(), 5u);
+  bool said = false;
+  for (const CannotTell& note : report.cannot_tell)
+    said = said ||
+           note.why.find("of 4 profiled kernels, by name, grid and block, 1 are not in the recording, and 1 could") !=
+               std::string::npos;
+  EXPECT_TRUE(said);
+}
+
 TEST(ProfiledKernels, NothingOfTime) {
   ProfiledTrace made;
   made.kernel("k", 1000, {});

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <string>
 
 #include "import/ncu.h"
@@ -222,6 +223,31 @@ TEST(Ncu, SniffAndErrors) {
                       "\"0\",\"1\",\"k\",\"2\",\"m\",\"3\"\n")
                 .find("summary"),
             std::string::npos);
+}
+
+TEST(Ncu, TablesJoinARecording) {
+  const std::string folder = ::testing::TempDir(), first = folder + "ncu_first.csv", second = folder + "ncu_second.csv";
+  const std::string trace_path = std::string(LLMPROF_TEST_DATA) + "/golden/inputs/two_streams.json.gz";
+  std::ofstream(first) << kLongHeader << metric_row(0, "x", "Kbyte", "0.5");
+  std::ofstream(second) << kLongHeader << metric_row(1, "x", "byte", "2.5") << metric_row(2, "y", "", "n/a");
+  Result<Trace> alone = import_files({trace_path});
+  Result<Trace> joined = import_files({first, trace_path, second});
+  ASSERT_TRUE(alone && joined);
+  EXPECT_EQ(joined->source.kind, "kineto");
+  EXPECT_EQ(joined->source.files.size(), 3u);
+  EXPECT_EQ(joined->gpu_ops.size(), alone->gpu_ops.size());
+  EXPECT_EQ(joined->devices.size(), alone->devices.size());
+  ASSERT_EQ(joined->profiled_kernels.size(), 3u);
+  ASSERT_EQ(joined->kernel_counters.size(), 3u);
+  EXPECT_EQ(joined->kernel_counters.kernel[2], 2u);
+  EXPECT_EQ(joined->kernel_counters.value[1], 2.5);
+  EXPECT_EQ(joined->text(joined->kernel_counters.text[2]), "n/a");
+  EXPECT_EQ(joined->text(joined->profiled_kernels.name[2]), "k");
+  Result<Trace> tables = import_files({first, second});
+  ASSERT_TRUE(tables);
+  EXPECT_EQ(tables->source.kind, "ncu");
+  EXPECT_EQ(tables->profiled_kernels.size(), 3u);
+  EXPECT_FALSE(import_files({trace_path, first, trace_path}));
 }
 
 TEST(Ncu, LongLinesAndOpenQuotesAreBounded) {
