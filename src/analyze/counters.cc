@@ -204,9 +204,9 @@ NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {
   }
 }
 
-std::vector<KernelCounters> kernel_counters(const Trace& trace, const Groups& groups, int32_t device,
-                                            OptDouble bytes_per_s) {
-  std::vector<KernelCounters> out(groups.kernels.size());
+std::vector<KernelSamples> kernel_counters(const Trace& trace, const Groups& groups, int32_t device,
+                                           OptDouble bytes_per_s) {
+  std::vector<KernelSamples> out(groups.kernels.size());
   if (trace.gpu_samples.empty()) return out;
   const CounterSamples counters(trace, device, bytes_per_s);
   if (counters.empty() || counters.gpm()) return out;
@@ -233,7 +233,7 @@ std::vector<KernelCounters> kernel_counters(const Trace& trace, const Groups& gr
       longest = gpu[i];
     }
     if (longest == kNoRow || most < kInsideMin * length || all > kConcurrencyMax * length) continue;
-    KernelCounters& kernel = out[groups.kernel_of[longest]];
+    KernelSamples& kernel = out[groups.kernel_of[longest]];
     ++kernel.samples;
     kernel.dram_bytes_per_s.add(counters.dram_bytes_per_s(sample), length);
     kernel.tensor_active.add(static_cast<double>(table.tensor_active_frac[sample]), length);

@@ -103,13 +103,13 @@ struct NvmlReadings {
 
 // Per kernel group (Groups::kernels): samples of which at least 80 % lie in instances of that kernel while no other
 // ran.
-struct KernelCounters {
+struct KernelSamples {
   int64_t samples = 0;
   TimeMean dram_bytes_per_s, tensor_active;
 };
 struct Groups;
-std::vector<KernelCounters> kernel_counters(const Trace& trace, const Groups& groups, int32_t device,
-                                            OptDouble bytes_per_s);
+std::vector<KernelSamples> kernel_counters(const Trace& trace, const Groups& groups, int32_t device,
+                                           OptDouble bytes_per_s);
 
 // Fewer samples are not shown for a kernel: 100 us samples next to kernels of similar length scatter.
 inline constexpr int64_t kKernelSamplesMin = 5;

@@ -154,7 +154,7 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
                : a < b;
   });
   const std::vector<double> p50 = medians(context, order);
-  std::map<int32_t, std::vector<KernelCounters>> counters;
+  std::map<int32_t, std::vector<KernelSamples>> counters;
   if (!context.trace.gpu_samples.empty())
     for (const Window& window : context.trace.windows) {
       const bool known = context.device != nullptr && context.device->device == window.device;
@@ -165,7 +165,7 @@ void analyze_kernels(const Context& context, Report& report, std::vector<CannotT
     KernelRecord& row = report.kernels_topk.emplace_back(kernel_record(context, order[i], p50[i]));
     const auto of_device = counters.find(static_cast<int32_t>(row.device));
     if (of_device == counters.end()) continue;
-    const KernelCounters& sums = of_device->second[order[i]];
+    const KernelSamples& sums = of_device->second[order[i]];
     if (sums.samples < kKernelSamplesMin) continue;
     row.counter_samples = sums.samples;
     row.dram_bytes_per_s_measured = sums.dram_bytes_per_s.mean();

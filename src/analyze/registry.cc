@@ -10,6 +10,7 @@
 #include "analyze/given_options.h"
 #include "analyze/model_formula.h"
 #include "analyze/processor.h"
+#include "analyze/profiled_kernels.h"
 #include "analyze/step_recording.h"
 #include "base/parallel.h"
 
@@ -26,6 +27,9 @@ constexpr Analysis kAnalyses[] = {
     {"warm-up", "steps that are in no other figure, why, and what they cost (warm_up)", analyze_warm_up, 0},
     {"kernels", "most expensive kernels, and kernels against the roofline (kernels_topk, roofline)", analyze_kernels,
      0},
+    {"profiled-kernels",
+     "what Nsight Compute counted of kernels, and their roofline (profiled_kernels, kernel_stalls, roofline)",
+     analyze_profiled_kernels, 1},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
      analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
@@ -157,10 +161,12 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   if (report.device) take_arithmetic_of_stages(report.stages, *report.device);
   check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);
+  // Of what has no place in time, questions about time have one answer.
+  const bool profiled_alone = profiled_only(trace);
   const bool no_gpu = no_gpu_work(trace);
   if (no_gpu) report.cannot_tell.push_back(about_no_gpu(trace));
   for (size_t i = 0; i < std::size(kAnalyses); ++i)
-    if (!no_gpu || kAnalyses[i].run == analyze_latency)
+    if (profiled_alone ? kAnalyses[i].run == analyze_profiled_kernels : !no_gpu || kAnalyses[i].run == analyze_latency)
       for (CannotTell& row : notes[i]) report.cannot_tell.push_back(std::move(row));
   add_diagnostics(trace, diagnostics, report);
   keep_top(report, options.top);

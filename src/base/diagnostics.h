@@ -106,6 +106,8 @@ std::string_view name_of(Severity severity);
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
   D(kAssumedTimes, "assumed-times", kNotice,                                                                          \
     "Samples have no times; they were taken to be evenly apart, so how long anything lasted is a guess.")             \
+  D(kAmbiguousNumber, "ambiguous-number", kNotice,                                                                    \
+    "Numbers could be read in two ways (1,234: thousands, or a decimal comma); they were read as thousands.")         \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 
 enum class DiagnosticId : uint8_t {

@@ -45,11 +45,9 @@ bool is_exported_database(std::string_view head) {
          head.substr(kApplicationIdAt).starts_with("llmp");
 }
 
-// Tables of Nsight Compute (`ncu --csv`) and of Nsight Systems (`nsys stats`) by the names of their columns.
+// Tables of nvidia-smi and of Nsight Systems (`nsys stats`) by the names of their columns.
 std::string_view profiler_table(std::string_view head) {
   const auto holds = [&](std::string_view text) { return head.find(text) != std::string_view::npos; };
-  if (holds("\"Process Name\"") && holds("\"Kernel Name\"") && holds(","))
-    return "a table of Nsight Compute (ncu --csv)";
   if (head.starts_with("timestamp,") || head.starts_with("index,") || holds(", utilization.gpu [%]"))
     if (holds("utilization.gpu") || holds("power.draw") || holds("clocks."))
       return "a table of nvidia-smi (--query-gpu --format=csv)";

@@ -6,6 +6,8 @@
 #include "import/importer.h"
 #include "import/nsys.h"
 #include "import/session.h"
+#include "trace/check_trace.h"
+#include "trace/trace_builder.h"
 
 namespace llmprof {
 namespace {
@@ -126,6 +128,10 @@ Result<const Importer*> importer_for(const InputFile& input) {
     return fail("expected a recording that llmprof can read, found that " + input.damage() +
                     "; what could be unpacked is " + describe(input.head()),
                 input.name(), "it was cut while it was written or copied: copy or record it again");
+  if (input.head().starts_with(std::string_view("NVR\0", 4)))
+    return fail("expected a recording that llmprof can read, found a report of Nsight Compute", input.name(),
+                "its format is not public; let ncu print it: ncu --import " + input.name() +
+                    " --csv --page raw --print-units base > ncu.csv");
   if (is_json_lines(input.head()))
     return fail("expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
                 "no recording that llmprof reads is like that; servers and load generators write results and logs "
@@ -162,25 +168,63 @@ Status import_input(InputFile& input, Trace& trace) {
   return {};
 }
 
+namespace {
+
+Status import_path(const std::string& path, Trace& trace) {
+  if (session_importer::is_session(path)) {
+    LLMPROF_CHECK(session_importer::import_session(path, trace));
+    trace.source.kind = kSessionImporter;
+    trace.source.files.push_back(path);
+    return {};
+  }
+  if (std::error_code none; std::filesystem::is_directory(path, none))
+    return fail("expected a recording, found a directory", path, advice_for_folder(path));
+  LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
+  return nsys::is_report(path) && !knows(input) ? import_nsys_report(input, trace) : import_input(input, trace);
+}
+
+// A regular file by its first bytes; a pipe is read once, and is the recording.
+bool is_table_of_ncu(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) return false;
+  const Result<InputFile> input = InputFile::open(path);
+  if (!input) return false;
+  const Result<const Importer*> importer = importer_for(*input);
+  return importer && (*importer)->name == kNcuImporter;
+}
+
+Status join_table_of_ncu(const std::string& path, Trace& trace) {
+  LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
+  Trace part;
+  LLMPROF_CHECK(import_input(input, part));
+  check_trace(part);
+  trace.source.files.push_back(path);
+  trace.source.bytes += part.source.bytes;
+  trace.metadata.insert(part.metadata.begin(), part.metadata.end());
+  TraceBuilder(trace).append(std::move(part));
+  return {};
+}
+
+}  // namespace
+
 Result<Trace> import_files(const std::vector<std::string>& paths) {
   if (paths.empty())
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
+  // Counters of profiled kernels have no times: tables of them join any recording.
+  std::vector<std::string> recordings, tables;
+  for (const std::string& path : paths)
+    (paths.size() > 1 && is_table_of_ncu(path) ? tables : recordings).push_back(path);
+  if (recordings.empty()) {
+    recordings.push_back(tables.front());
+    tables.erase(tables.begin());
+  }
   // Device ordinals, correlation ids and clocks of two recordings have nothing to do with each other.
-  if (paths.size() > 1)
-    return fail("expected one recording, found " + std::to_string(paths.size()), paths[1],
+  if (recordings.size() > 1)
+    return fail("expected one recording, found " + std::to_string(recordings.size()), recordings[1],
                 "analyze them one by one; joining the recordings of several ranks is not supported", ExitCode::kUsage);
   Trace trace;
-  if (session_importer::is_session(paths.front())) {
-    LLMPROF_CHECK(session_importer::import_session(paths.front(), trace));
-    trace.source.kind = kSessionImporter;
-    trace.source.files.push_back(paths.front());
-  } else if (std::error_code none; std::filesystem::is_directory(paths.front(), none)) {
-    return fail("expected a recording, found a directory", paths.front(), advice_for_folder(paths.front()));
-  } else {
-    LLMPROF_ASSIGN(InputFile input, InputFile::open(paths.front()));
-    LLMPROF_CHECK(nsys::is_report(paths.front()) && !knows(input) ? import_nsys_report(input, trace)
-                                                                  : import_input(input, trace));
-  }
+  LLMPROF_CHECK(import_path(recordings.front(), trace));
+  for (const std::string& table : tables) LLMPROF_CHECK(join_table_of_ncu(table, trace));
   finish_import(trace);
   return trace;
 }

@@ -29,6 +29,8 @@ struct Importer {
 inline constexpr std::string_view kSessionImporter = "session";
 // The importer of Nsight Systems.
 inline constexpr std::string_view kNsysImporter = "nsys";
+// The importer of Nsight Compute.
+inline constexpr std::string_view kNcuImporter = "ncu";
 
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
@@ -38,8 +40,8 @@ std::span<const Importer> importers();
 Status import_input(InputFile& input, Trace& trace);
 
 // Opens, sniffs, imports and finishes (sorts, checks) one path: a file, or the session folder of `llmprof run`. Errors
-// say what was expected, what the file looks like instead, and what to do. A list, because recordings of several tools
-// will be joined; two traces cannot be.
+// say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute may stand
+// beside one recording; two recordings cannot be joined.
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.

@@ -3,6 +3,7 @@
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
+#include "import/ncu.h"
 #include "import/nsys.h"
 #include "import/session.h"
 #include "import/trace_importer.h"
@@ -26,6 +27,8 @@ std::span<const Importer> importers() {
       Importer{kNsysImporter, "Nsight Systems: SQLite of `nsys export`, or a .nsys-rep where nsys is installed",
                nsys::sniff, nsys::import,
                "the file is damaged or cut off: copy it again, or export it again with nsys export"},
+      Importer{kNcuImporter, "Nsight Compute: what `ncu --csv` prints, pages raw and details", ncu::sniff, ncu::import,
+               "the file is damaged or cut off: copy it again, or print it again with ncu --import FILE.ncu-rep --csv"},
   };
   return kImporters;
 }

@@ -84,15 +84,18 @@ std::string headline(const Report& report, const Ink& ink) {
   if (report.model)
     out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · probably ") +
                    printable(report.model->id));
-  out += ink.dim(" · " + recorded_time(report.source));
+  out += ink.dim(" · " + (profiled_alone(report)
+                              ? format_count(static_cast<double>(profiled_calls(report))) + " kernels profiled"
+                              : recorded_time(report.source)));
   return out + "\n\n";
 }
 
 }  // namespace
 
 bool gpu_was_seen(const Report& report) {
-  return report.telemetry || std::any_of(report.stages.begin(), report.stages.end(),
-                                         [](const StageTiming& stage) { return stage.kernels > 0; });
+  return report.telemetry || !report.profiled_kernels.empty() ||
+         std::any_of(report.stages.begin(), report.stages.end(),
+                     [](const StageTiming& stage) { return stage.kernels > 0; });
 }
 
 bool on_cpu(const Report& report) { return report.device && report.device->cpu; }
@@ -137,6 +140,7 @@ std::string gain_text(const FindingGain& gain) {
 }
 
 std::string text_verdict(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (profiled_alone(report)) return {};
   std::string out = text_latency_or_why(report, options, ink);
   for (const StageTiming& stage : report.stages) {
     if (stage.name == kUnattributed || !stage.bound || stage.count == 0 || report.mark_of(stage).is_warm_up()) continue;
@@ -175,10 +179,12 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   std::string out = headline(report, ink) + warnings(report, options, ink);
   if (options.one_page) return finish_page(text_page(report, out, options, ink), options);
   const bool cpu = on_cpu(report);
-  for (const auto part : {text_verdict,      text_stages,      text_stage_steps,   text_warm_up,     text_measured,
-                          text_where,        text_undisturbed, text_critical_path, text_what_ifs,    text_launch_places,
-                          text_host,         text_host_places, text_idle,          text_operators,   text_kernels,
-                          text_launch_sites, text_memory,      text_findings,      text_cannot_tell, text_foot})
+  for (const auto part : {text_verdict,      text_stages,        text_stage_steps, text_warm_up,
+                          text_measured,     text_where,         text_undisturbed, text_critical_path,
+                          text_what_ifs,     text_launch_places, text_host,        text_host_places,
+                          text_idle,         text_operators,     text_kernels,     text_profiled_kernels,
+                          text_launch_sites, text_memory,        text_findings,    text_cannot_tell,
+                          text_foot})
     if (!cpu || part != text_host) out += part(report, options, ink);  // the host is the device there
   return finish_page(out, options);
 }

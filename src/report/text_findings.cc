@@ -33,6 +33,7 @@ std::string place_text(const FindingPlace& place) {
 }
 
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.findings.empty() && profiled_alone(report)) return {};
   std::string out = ink.bold("Findings") + "\n";
   if (report.findings.empty())
     out +=

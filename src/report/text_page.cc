@@ -315,16 +315,18 @@ std::string page_foot(const Report& report, const RenderOptions& options, const 
 
 std::string text_page(const Report& report, std::string_view head, const RenderOptions& options, const Ink& ink) {
   std::string out(head);
-  out += text_latency_or_why(report, options, ink);
+  const bool profiled = profiled_alone(report);
+  if (!profiled) out += text_latency_or_why(report, options, ink);
   const size_t first = !report.findings.empty() && is_first(report.findings.front()) ? 1 : 0;
   if (first > 0) {
     out += finding_lines(report.findings.front(), true, options, ink);
-  } else if (!report.findings.empty() || gpu_was_seen(report)) {
+  } else if (!profiled && (!report.findings.empty() || gpu_was_seen(report))) {
     out += wrap_text("change first: nothing that was looked for is worth a change (llmprof list findings)",
                      options.width, "  ", "      ");
   }
-  out += "\n" + text_what_ifs(report, options, ink) + stage_lines(report, options, ink) +
-         operation_lines(report, options, ink);
+  if (!profiled) out += "\n";
+  out += text_profiled_kernels(report, options, ink) + text_what_ifs(report, options, ink) +
+         stage_lines(report, options, ink) + operation_lines(report, options, ink);
   const std::string foot = page_foot(report, options, ink);
   const size_t taken = lines_of(finish_page(out, options)) + lines_of(foot);  // as broken for a narrow terminal
   const size_t room = kPageLines > taken ? kPageLines - taken : 0;

@@ -254,7 +254,7 @@ LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation
   F(int64_t, calls, "", "Times it ran")                                                                       \
   F(Milliseconds, total_ms, "ms", "Sum of durations")                                                         \
   F(double, flops, "FLOP", "Arithmetic of one call")                                                          \
-  F(double, bytes, "bytes", "Least traffic of one call")                                                      \
+  F(double, bytes, "bytes", "Least traffic of one call; of Nsight Compute: counted")                          \
   F(double, intensity, "FLOP/byte", "flops / bytes")                                                          \
   F(double, tflops, "TFLOP/s", "Reached")                                                                     \
   F(double, gbs, "GB/s", "Reached; above the memory's bandwidth where operands come from L2")                 \
@@ -267,6 +267,57 @@ LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation
   F(OptDouble, gain_ms, "ms", "Time that would be saved at the roof: an upper bound for tuning this kernel")
 LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic against the roofline",
                LLMPROF_ROOFLINE_FIELDS)
+
+#define LLMPROF_PROFILED_KERNEL_FIELDS(F)                                                                         \
+  F(std::string, name, "", "Kernel")                                                                              \
+  F(std::string, category, "", "What it is for, by its name alone")                                               \
+  F(std::string, ranges, "", "NVTX ranges around it, outermost first, with / between")                            \
+  F(int64_t, device, "", "CUDA device ordinal")                                                                   \
+  F(int64_t, stream, "", "CUDA stream id")                                                                        \
+  F(OptText, grid, "", "Grid, x*y*z")                                                                             \
+  F(OptText, block, "", "Block, x*y*z")                                                                           \
+  F(int64_t, calls, "", "Times it was profiled; what follows is the mean of one call")                            \
+  F(OptDouble, duration_us, "us", "Alone on the GPU, at the profiler's clock: not the duration in production")    \
+  F(OptDouble, fp32_flops, "FLOP", "Counted: adds, multiplies, and fused ones twice, in 32 bits")                 \
+  F(OptDouble, fp16_flops, "FLOP", "The same in 16 bits, as Nsight Compute's roofline counts them")               \
+  F(OptDouble, fp64_flops, "FLOP", "The same in 64 bits")                                                         \
+  F(OptDouble, tensor_flops, "FLOP", "Counted: floating point operations of the tensor pipe")                     \
+  F(OptDouble, flops, "FLOP", "Their sum, where 32 bits and the tensor pipe are known")                           \
+  F(OptText, not_counted, "", "Parts of the sum that no metric counts")                                           \
+  F(OptText, dtype, "", "Element type of most of the arithmetic")                                                 \
+  F(OptDouble, dram_read_bytes, "bytes", "Counted memory reads")                                                  \
+  F(OptDouble, dram_write_bytes, "bytes", "Counted memory writes")                                                \
+  F(OptDouble, dram_bytes, "bytes", "Counted memory traffic, or its rate over the duration")                      \
+  F(OptDouble, intensity, "FLOP/byte", "flops / dram_bytes")                                                      \
+  F(OptDouble, tflops, "TFLOP/s", "flops / duration_us")                                                          \
+  F(OptDouble, gbs, "GB/s", "dram_bytes / duration_us")                                                           \
+  F(OptDouble, occupancy_frac, "frac", "Achieved: resident warps over the most an SM holds, while it was active") \
+  F(OptDouble, theoretical_occupancy_frac, "frac", "What registers, shared memory and block allow")               \
+  F(OptDouble, sm_frac, "frac", "Throughput of the SMs' busiest part over its peak")                              \
+  F(OptDouble, memory_frac, "frac", "Throughput of the busiest part of caches and memory over its peak")          \
+  F(OptDouble, dram_frac, "frac", "Throughput of the memory over its peak")                                       \
+  F(OptDouble, tensor_active_frac, "frac", "Cycles in which the tensor pipe was active")                          \
+  F(OptDouble, l1_hit_frac, "frac", "L1 sector hit rate")                                                         \
+  F(OptDouble, l2_hit_frac, "frac", "L2 sector hit rate")                                                         \
+  F(OptInt, recorded_calls, "", "Times that it ran in the recording beside, with this grid and block")            \
+  F(OptDouble, recorded_us, "us", "Its mean duration there: that of production, but for what recording costs")    \
+  F(OptDouble, recorded_tflops, "TFLOP/s", "flops / recorded_us")                                                 \
+  F(OptDouble, recorded_gbs, "GB/s", "dram_bytes / recorded_us")                                                  \
+  F(OptText, stall, "", "What its warps wait for most")                                                           \
+  F(OptDouble, stall_frac, "frac", "Part of the warps' time in that state")
+LLMPROF_RECORD(ProfiledKernelRecord, "profiled_kernels", "Kernels that Nsight Compute ran alone to count what they do",
+               LLMPROF_PROFILED_KERNEL_FIELDS)
+
+#define LLMPROF_KERNEL_STALL_FIELDS(F)                                                                    \
+  F(std::string, name, "", "Kernel")                                                                      \
+  F(std::string, ranges, "", "NVTX ranges around it, outermost first, with / between")                    \
+  F(int64_t, device, "", "CUDA device ordinal")                                                           \
+  F(OptText, grid, "", "Grid, x*y*z")                                                                     \
+  F(OptText, block, "", "Block, x*y*z")                                                                   \
+  F(std::string, reason, "", "What its warps wait for, as Nsight Compute calls it; selected: they issue") \
+  F(double, frac, "frac", "Part of the warps' time in that state")
+LLMPROF_RECORD(KernelStallRecord, "kernel_stalls", "What the warps of profiled kernels wait for",
+               LLMPROF_KERNEL_STALL_FIELDS)
 
 #define LLMPROF_IDLE_FIELDS(F)                                                     \
   F(std::string, cause, "", "Why the GPU was idle")                                \
@@ -677,6 +728,8 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<KernelRecord>, kernels_topk, "", "The most expensive kernels")                                  \
   F(std::vector<CategoryRecord>, categories, "", "Where the GPU time goes")                                     \
   F(std::vector<RooflineRecord>, roofline, "", "Kernels against the roofline")                                  \
+  F(IfAny<std::vector<ProfiledKernelRecord>>, profiled_kernels, "", "Of Nsight Compute; left out without it")   \
+  F(IfAny<std::vector<KernelStallRecord>>, kernel_stalls, "", "Of the same; left out without it")               \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \

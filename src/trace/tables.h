@@ -31,6 +31,7 @@ using GpuOpId = RowId<struct GpuOps>;
 using LibraryCallId = RowId<struct LibraryCalls>;
 using WorkId = RowId<struct Works>;
 using StepId = RowId<struct Steps>;
+using ProfiledKernelId = RowId<struct ProfiledKernels>;
 
 // ---- enumerations stored as columns ------------------------------------------------------------------------------
 
@@ -473,6 +474,30 @@ inline constexpr uint64_t kThrottleReasonsUnknown = ~uint64_t{0};
 LLMPROF_TABLE(NvmlSamples, "nvml_samples", "Power, clocks, temperature, throttling over time",
               LLMPROF_NVML_SAMPLE_COLUMNS)
 
+// Kernels that a profiler ran alone and more than once, to count what they do (Nsight Compute). They have no place in
+// time, and their durations are not those of the program: the profiler clears caches and holds clocks, unless it was
+// asked not to. In the order of the file.
+#define LLMPROF_PROFILED_KERNEL_COLUMNS(C)                                                         \
+  C(Always<StreamId>, stream, "", "Row in streams")                                                \
+  C(StringId, name, "", "Kernel name")                                                             \
+  C(LaunchConfigId, config, "", "Row in launch_configs, empty if absent")                          \
+  C(LengthNs, dur_ns, "ns", "Duration under the profiler, -1 if it was not collected")             \
+  C(int64_t, process_id, "", "Operating system process id, -1 if absent")                          \
+  C(int64_t, number, "", "The profiler's number of it, by which kernels of a file are told apart") \
+  C(StringId, ranges, "", "NVTX ranges of its thread around it, outermost first, one a line, or empty")
+LLMPROF_TABLE(ProfiledKernels, "profiled_kernels", "Kernels as a profiler ran them again to count what they do",
+              LLMPROF_PROFILED_KERNEL_COLUMNS)
+
+#define LLMPROF_KERNEL_COUNTER_COLUMNS(C)                                                     \
+  C(ProfiledKernelId, kernel, "", "Row in profiled_kernels")                                  \
+  C(StringId, section, "", "Section that names it, empty if the file has none")               \
+  C(StringId, name, "", "Metric: dram__bytes_read.sum, or a section's label for it")          \
+  C(double, value, "", "In its unit; NaN for what is no number")                              \
+  C(StringId, unit, "", "Unit without a prefix: ns, byte, byte/s, hz, %, inst, ... or empty") \
+  C(StringId, text, "", "Value that is no number, or empty")
+LLMPROF_TABLE(KernelCounters, "kernel_counters", "Metrics of profiled kernels, those of one kernel in the file's order",
+              LLMPROF_KERNEL_COUNTER_COLUMNS)
+
 // ---- derived tables ------------------------------------------------------------------------------------------------
 
 #define LLMPROF_OP_LINK_COLUMNS(C)                                         \
@@ -567,38 +592,40 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
               LLMPROF_BUSY_COLUMNS)
 
 // Visits every table: (member of Trace, type). Saving, loading, `llmprof list metrics` and the docs walk this.
-#define LLMPROF_IMPORTED_TABLES(T)   \
-  T(Threads, threads)                \
-  T(Devices, devices)                \
-  T(Streams, streams)                \
-  T(Signatures, signatures)          \
-  T(Inputs, inputs)                  \
-  T(InputNumbers, input_numbers)     \
-  T(Ops, ops)                        \
-  T(Annotations, annotations)        \
-  T(PythonCalls, python_calls)       \
-  T(ApiCalls, api_calls)             \
-  T(LaunchConfigs, launch_configs)   \
-  T(GpuOps, gpu_ops)                 \
-  T(Collectives, collectives)        \
-  T(SyncEvents, sync_events)         \
-  T(Overheads, overheads)            \
-  T(MemoryEvents, memory_events)     \
-  T(Counters, counters)              \
-  T(LibraryCalls, library_calls)     \
-  T(GraphNodes, graph_nodes)         \
-  T(NodePlaces, node_places)         \
-  T(GraphEdges, graph_edges)         \
-  T(GraphLaunches, graph_launches)   \
-  T(LaunchSites, launch_sites)       \
-  T(RecurringCalls, recurring_calls) \
-  T(ProductRows, product_rows)       \
-  T(HostPlaces, host_places)         \
-  T(HostPaces, host_paces)           \
-  T(CpuReadings, cpu_readings)       \
-  T(Recorded, recorded)              \
-  T(GpuSamples, gpu_samples)         \
-  T(NvmlSamples, nvml_samples)
+#define LLMPROF_IMPORTED_TABLES(T)     \
+  T(Threads, threads)                  \
+  T(Devices, devices)                  \
+  T(Streams, streams)                  \
+  T(Signatures, signatures)            \
+  T(Inputs, inputs)                    \
+  T(InputNumbers, input_numbers)       \
+  T(Ops, ops)                          \
+  T(Annotations, annotations)          \
+  T(PythonCalls, python_calls)         \
+  T(ApiCalls, api_calls)               \
+  T(LaunchConfigs, launch_configs)     \
+  T(GpuOps, gpu_ops)                   \
+  T(Collectives, collectives)          \
+  T(SyncEvents, sync_events)           \
+  T(Overheads, overheads)              \
+  T(MemoryEvents, memory_events)       \
+  T(Counters, counters)                \
+  T(LibraryCalls, library_calls)       \
+  T(GraphNodes, graph_nodes)           \
+  T(NodePlaces, node_places)           \
+  T(GraphEdges, graph_edges)           \
+  T(GraphLaunches, graph_launches)     \
+  T(LaunchSites, launch_sites)         \
+  T(RecurringCalls, recurring_calls)   \
+  T(ProductRows, product_rows)         \
+  T(HostPlaces, host_places)           \
+  T(HostPaces, host_paces)             \
+  T(CpuReadings, cpu_readings)         \
+  T(Recorded, recorded)                \
+  T(GpuSamples, gpu_samples)           \
+  T(NvmlSamples, nvml_samples)         \
+  T(ProfiledKernels, profiled_kernels) \
+  T(KernelCounters, kernel_counters)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \

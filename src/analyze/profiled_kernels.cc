@@ -1,0 +1,702 @@
+// What Nsight Compute counted of kernels: arithmetic, traffic, occupancy, throughputs, stalls, and the roofline of
+// counted FLOPs over counted bytes. Formulas: docs/formats/ncu.md.
+#include "analyze/profiled_kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "analyze/analysis.h"
+#include "derive/kernel_rules.h"
+#include "hardware/roofline.h"
+
+namespace llmprof {
+namespace {
+
+// ---- metrics -------------------------------------------------------------------------------------------------------
+
+enum class Metric : uint8_t {
+  kRead,
+  kWrite,
+  kTraffic,
+  kReadRate,
+  kWriteRate,
+  kTrafficRate,
+  kOccupancy,
+  kSm,
+  kMemory,
+  kDram,
+  kTensorOfElapsed,
+  kTensorOfActive,
+  kTensorInstructions,
+  kL1Hit,
+  kL2Hit,
+  kCyclesPerSecond,
+  // Thread instructions: add, multiply, fused, of each width; then the same per elapsed cycle.
+  kFadd,
+  kFmul,
+  kFfma,
+  kHadd,
+  kHmul,
+  kHfma,
+  kDadd,
+  kDmul,
+  kDfma,
+  kFaddRate,
+  kFmulRate,
+  kFfmaRate,
+  kHaddRate,
+  kHmulRate,
+  kHfmaRate,
+  kDaddRate,
+  kDmulRate,
+  kDfmaRate,
+  kCount,
+  kNone = kCount,
+  kTensorOps,
+  kTensorOpsRate,
+  kStallShare,
+  kStallCycles,
+};
+constexpr size_t kMetrics = static_cast<size_t>(Metric::kCount);
+constexpr size_t kWidths = 3, kKinds = 3;  // of thread instructions
+constexpr Metric instruction(size_t width, size_t kind, bool rate) {
+  const size_t first = static_cast<size_t>(rate ? Metric::kFaddRate : Metric::kFadd);
+  return static_cast<Metric>(first + width * kKinds + kind);
+}
+
+// Names of the raw page, then labels of the details page, of which the unit tells namesakes apart.
+struct NamedMetric {
+  std::string_view name, unit;
+  Metric metric;
+};
+constexpr std::array kMetricNames = {
+    NamedMetric{"dram__bytes_read.sum", "byte", Metric::kRead},
+    NamedMetric{"dram__bytes_op_read.sum", "byte", Metric::kRead},
+    NamedMetric{"dram__bytes_write.sum", "byte", Metric::kWrite},
+    NamedMetric{"dram__bytes_op_write.sum", "byte", Metric::kWrite},
+    NamedMetric{"dram__bytes.sum", "byte", Metric::kTraffic},
+    NamedMetric{"dram__bytes_read.sum.per_second", "byte/s", Metric::kReadRate},
+    NamedMetric{"dram__bytes_op_read.sum.per_second", "byte/s", Metric::kReadRate},
+    NamedMetric{"dram__bytes_write.sum.per_second", "byte/s", Metric::kWriteRate},
+    NamedMetric{"dram__bytes_op_write.sum.per_second", "byte/s", Metric::kWriteRate},
+    NamedMetric{"dram__bytes.sum.per_second", "byte/s", Metric::kTrafficRate},
+    NamedMetric{"Memory Throughput", "byte/s", Metric::kTrafficRate},
+    NamedMetric{"sm__warps_active.avg.pct_of_peak_sustained_active", "%", Metric::kOccupancy},
+    NamedMetric{"Achieved Occupancy", "%", Metric::kOccupancy},
+    NamedMetric{"sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", Metric::kSm},
+    NamedMetric{"Compute (SM) Throughput", "%", Metric::kSm},
+    NamedMetric{"Compute (SM) [%]", "%", Metric::kSm},
+    NamedMetric{"SOL SM", "%", Metric::kSm},
+    NamedMetric{"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "%", Metric::kMemory},
+    NamedMetric{"Memory Throughput", "%", Metric::kMemory},
+    NamedMetric{"Memory [%]", "%", Metric::kMemory},
+    NamedMetric{"SOL Memory", "%", Metric::kMemory},
+    NamedMetric{"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "%", Metric::kDram},
+    NamedMetric{"dram__throughput.avg.pct_of_peak_sustained_elapsed", "%", Metric::kDram},
+    NamedMetric{"DRAM Throughput", "%", Metric::kDram},
+    NamedMetric{"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", "%", Metric::kTensorOfElapsed},
+    NamedMetric{"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "%", Metric::kTensorOfActive},
+    NamedMetric{"sm__inst_executed_pipe_tensor.sum", "inst", Metric::kTensorInstructions},
+    NamedMetric{"l1tex__t_sector_hit_rate.pct", "%", Metric::kL1Hit},
+    NamedMetric{"L1/TEX Hit Rate", "%", Metric::kL1Hit},
+    NamedMetric{"lts__t_sector_hit_rate.pct", "%", Metric::kL2Hit},
+    NamedMetric{"L2 Hit Rate", "%", Metric::kL2Hit},
+    NamedMetric{"smsp__cycles_elapsed.avg.per_second", "", Metric::kCyclesPerSecond},
+    NamedMetric{"sm__cycles_elapsed.avg.per_second", "", Metric::kCyclesPerSecond},
+};
+
+// What a metric's name says: which it is, and of tensor operations and stalls the rest of the name.
+struct Meaning {
+  Metric metric = Metric::kNone;
+  std::string_view what{};
+};
+
+// `text` between prefix and suffix, if it has both.
+std::optional<std::string_view> between(std::string_view text, std::string_view prefix, std::string_view suffix) {
+  if (!text.starts_with(prefix) || !text.ends_with(suffix) || text.size() <= prefix.size() + suffix.size())
+    return std::nullopt;
+  return text.substr(prefix.size(), text.size() - prefix.size() - suffix.size());
+}
+
+Metric instruction_named(std::string_view name) {
+  constexpr std::string_view kLetters = "fhd";
+  constexpr std::array<std::string_view, kKinds> kNames = {"add", "mul", "fma"};
+  for (const std::string_view unit : {"sm__", "smsp__"}) {
+    const std::string prefix = std::string(unit) + "sass_thread_inst_executed_op_";
+    for (const bool rate : {false, true}) {
+      const std::optional<std::string_view> op =
+          between(name, prefix, rate ? "_pred_on.sum.per_cycle_elapsed" : "_pred_on.sum");
+      if (!op) continue;
+      for (size_t width = 0; width < kWidths; ++width)
+        for (size_t kind = 0; kind < kKinds; ++kind)
+          if (op->substr(1) == kNames[kind] && op->front() == kLetters[width]) return instruction(width, kind, rate);
+    }
+  }
+  return Metric::kNone;
+}
+
+Meaning meaning_of(std::string_view name, std::string_view unit) {
+  for (const NamedMetric& known : kMetricNames)
+    if (known.name == name && (known.unit.empty() || known.unit == unit)) return {known.metric};
+  if (const Metric metric = instruction_named(name); metric != Metric::kNone) return {metric};
+  // Parts with and without structured sparsity are parts of the others.
+  if (name.find("sparsity") != std::string_view::npos) return {};
+  if (const auto type = between(name, "sm__ops_path_tensor_src_", ".sum")) return {Metric::kTensorOps, *type};
+  if (const auto type = between(name, "sm__ops_path_tensor_src_", ".sum.per_cycle_elapsed"))
+    return {Metric::kTensorOpsRate, *type};
+  if (const auto state = between(name, "smsp__warp_issue_stalled_", "_per_warp_active.pct"))
+    return {Metric::kStallShare, *state};
+  if (const auto state = between(name, "smsp__average_warps_issue_stalled_", "_per_issue_active.ratio"))
+    return {Metric::kStallCycles, *state};
+  return {};
+}
+
+// ---- one kernel ----------------------------------------------------------------------------------------------------
+
+using Named = std::vector<std::pair<std::string_view, double>>;
+
+struct Counts {
+  Counts() { value.fill(std::numeric_limits<double>::quiet_NaN()); }
+  std::array<double, kMetrics> value;
+  Named tensor_ops, tensor_rates, stall_shares, stall_cycles;
+
+  OptDouble of(Metric metric) const {
+    const double found = value[static_cast<size_t>(metric)];
+    return std::isfinite(found) ? OptDouble(found) : std::nullopt;
+  }
+};
+
+struct Figures {
+  OptDouble duration_ns, read, write, traffic, flops;
+  std::array<OptDouble, kWidths> width_flops;
+  OptDouble tensor_flops;
+  DType dtype = DType::kUnknown;
+  std::array<OptDouble, 7> shares;  // in the order of share_fields()
+  bool hit_rate_above_one = false;
+  std::vector<std::pair<std::string_view, double>> stalls;  // parts of the warps' time
+};
+
+// Thread instructions, or their rate over the cycles of the duration, as Nsight Compute's own roofline has them.
+OptDouble instructions(const Counts& counts, size_t width, size_t kind, const OptDouble& cycles) {
+  if (const OptDouble sum = counts.of(instruction(width, kind, false))) return sum;
+  const OptDouble rate = counts.of(instruction(width, kind, true));
+  return rate && cycles ? OptDouble(*rate * *cycles) : std::nullopt;
+}
+
+DType source_type(std::string_view path) {
+  const std::string_view source = path.substr(0, path.find("_dst_"));
+  if (source == "bf16") return DType::kBf16;
+  if (source == "fp16") return DType::kFp16;
+  if (source == "tf32") return DType::kTf32;
+  if (source == "fp64") return DType::kFp64;
+  if (source.find("fp8") != std::string_view::npos) return DType::kFp8;  // fp4_fp6_fp8 too
+  if (source.find("fp4") != std::string_view::npos || source.find("fp6") != std::string_view::npos) return DType::kFp4;
+  return DType::kUnknown;
+}
+bool is_integer_path(std::string_view path) { return path.starts_with("int") || path.starts_with("uint"); }
+
+// Of each source type: what is counted for all results, else the sum over the types of results.
+std::map<std::string_view, double> tensor_operations(const Named& paths, double factor) {
+  std::map<std::string_view, double> all, by_result;
+  for (const auto& [path, count] : paths) {
+    const std::string_view source = path.substr(0, path.find("_dst_"));
+    (source.size() == path.size() ? all : by_result)[source] += count * factor;
+  }
+  all.merge(by_result);
+  return all;
+}
+
+void count_tensor(const Counts& counts, const OptDouble& cycles, Figures& out, std::map<DType, double>& by_type) {
+  std::map<std::string_view, double> operations = tensor_operations(counts.tensor_ops, 1);
+  if (operations.empty() && cycles) operations = tensor_operations(counts.tensor_rates, *cycles);
+  double sum = 0, any = 0;
+  for (const auto& [source, count] : operations) {
+    any += count;
+    if (is_integer_path(source)) continue;
+    sum += count;
+    by_type[source_type(source)] += count;
+  }
+  const OptDouble ran = counts.of(Metric::kTensorInstructions);
+  // A pipe that ran nothing did nothing. One that did while no operation is counted worked on a type that no metric of
+  // the file is about.
+  if (ran && *ran == 0) out.tensor_flops = 0;
+  if (!operations.empty() && !(ran && *ran > 0 && any == 0)) out.tensor_flops = sum;
+}
+
+void count_flops(const Counts& counts, Figures& out) {
+  const OptDouble per_second = counts.of(Metric::kCyclesPerSecond);
+  const OptDouble cycles =
+      per_second && out.duration_ns ? OptDouble(*per_second * *out.duration_ns / 1e9) : std::nullopt;
+  std::map<DType, double> by_type;
+  constexpr std::array kTypes = {DType::kFp32, DType::kFp16, DType::kFp64};
+  for (size_t width = 0; width < kWidths; ++width) {
+    const OptDouble adds = instructions(counts, width, 0, cycles), products = instructions(counts, width, 1, cycles),
+                    fused = instructions(counts, width, 2, cycles);
+    if (!adds || !products || !fused) continue;
+    out.width_flops[width] = *adds + *products + 2 * *fused;
+    by_type[kTypes[width]] += *out.width_flops[width];
+  }
+  count_tensor(counts, cycles, out, by_type);
+  if (!out.width_flops[0] || !out.tensor_flops) return;
+  out.flops = std::accumulate(out.width_flops.begin(), out.width_flops.end(), *out.tensor_flops,
+                              [](double sum, const OptDouble& part) { return sum + part.value_or(0); });
+  double most = 0;
+  for (const auto& [dtype, flops] : by_type) {
+    if (flops <= most) continue;
+    most = flops;
+    out.dtype = dtype;
+  }
+}
+
+void count_traffic(const Counts& counts, Figures& out) {
+  const auto over_time = [&](Metric sum, Metric rate) -> OptDouble {
+    if (const OptDouble bytes = counts.of(sum)) return bytes;
+    const OptDouble per_second = counts.of(rate);
+    return per_second && out.duration_ns ? OptDouble(std::round(*per_second * *out.duration_ns / 1e9)) : std::nullopt;
+  };
+  out.read = over_time(Metric::kRead, Metric::kReadRate);
+  out.write = over_time(Metric::kWrite, Metric::kWriteRate);
+  out.traffic =
+      out.read && out.write ? OptDouble(*out.read + *out.write) : over_time(Metric::kTraffic, Metric::kTrafficRate);
+}
+
+void find_stalls(const Counts& counts, Figures& out) {
+  for (const auto& [state, percent] : counts.stall_shares) out.stalls.emplace_back(state, percent / 100);
+  if (!out.stalls.empty()) return;
+  double all = 0;
+  for (const auto& [state, cycles] : counts.stall_cycles) all += cycles;
+  if (!(all > 0)) return;
+  for (const auto& [state, cycles] : counts.stall_cycles) out.stalls.emplace_back(state, cycles / all);
+}
+
+Figures figures_of(const Trace& trace, Row kernel, const Counts& counts) {
+  // Counters of one value come from several passes; in very short kernels their ratio may exceed what can be.
+  constexpr double kHitMost = 1.0001;
+  Figures out;
+  if (trace.profiled_kernels.dur_ns[kernel] >= 0)
+    out.duration_ns = static_cast<double>(trace.profiled_kernels.dur_ns[kernel]);
+  count_traffic(counts, out);
+  count_flops(counts, out);
+  find_stalls(counts, out);
+  const auto share = [&](Metric metric) -> OptDouble {
+    const OptDouble percent = counts.of(metric);
+    return percent ? OptDouble(*percent / 100) : std::nullopt;
+  };
+  const auto hit = [&](Metric metric) -> OptDouble {
+    const OptDouble rate = share(metric);
+    if (!rate || *rate <= kHitMost) return rate;
+    out.hit_rate_above_one = true;
+    return std::nullopt;
+  };
+  const OptDouble tensor = share(Metric::kTensorOfElapsed);
+  out.shares = {share(Metric::kOccupancy),
+                share(Metric::kSm),
+                share(Metric::kMemory),
+                share(Metric::kDram),
+                tensor ? tensor : share(Metric::kTensorOfActive),
+                hit(Metric::kL1Hit),
+                hit(Metric::kL2Hit)};
+  return out;
+}
+
+// ---- rows ----------------------------------------------------------------------------------------------------------
+
+// Mean of what is known of some calls, or of nothing less than all of them.
+struct MeanOf {
+  double sum = 0, weight = 0;
+  int64_t n = 0;
+  void add(const OptDouble& value, double by = 1) {
+    if (!value) return;
+    sum += *value * by;
+    weight += by;
+    ++n;
+  }
+  OptDouble mean() const { return weight > 0 ? OptDouble(sum / weight) : std::nullopt; }
+  OptDouble of_all(int64_t calls) const { return n == calls ? mean() : std::nullopt; }
+};
+
+// Calls of one kernel with one launch configuration under the same ranges.
+struct ProfiledGroup {
+  Row first = 0;
+  int64_t calls = 0;
+  MeanOf duration, read, write, traffic, flops, tensor;
+  std::array<MeanOf, kWidths> widths;
+  std::array<MeanOf, 7> shares;
+  std::map<std::string_view, MeanOf> stalls;
+  DType dtype = DType::kUnknown;
+
+  void add(const Figures& call) {
+    ++calls;
+    duration.add(call.duration_ns);
+    read.add(call.read);
+    write.add(call.write);
+    traffic.add(call.traffic);
+    flops.add(call.flops);
+    tensor.add(call.tensor_flops);
+    for (size_t i = 0; i < kWidths; ++i) widths[i].add(call.width_flops[i]);
+    // Shares are of time: longer calls weigh more.
+    const double weight = std::max(1.0, call.duration_ns.value_or(1));
+    for (size_t i = 0; i < shares.size(); ++i) shares[i].add(call.shares[i], weight);
+    for (const auto& [state, frac] : call.stalls) stalls[state].add(frac, weight);
+    if (call.dtype != DType::kUnknown) dtype = call.dtype;
+  }
+};
+
+std::string joined_ranges(std::string_view lines) {
+  std::string out;
+  for (const char c : lines) out += c == '\n' ? "/" : std::string(1, c);
+  return out;
+}
+
+std::string category_of_name(std::string_view kernel) {
+  const int rule = first_rule(rules_for_kernel(kernel) & rules_for_any_operator(), InputFacts(1));
+  return std::string(category_name(rule < 0 ? Category::kOther : kernel_rules()[static_cast<size_t>(rule)].category));
+}
+
+// What no metric counts of the sum of FLOPs.
+OptText not_counted(const ProfiledKernelRecord& row) {
+  std::string out;
+  const auto add = [&](const OptDouble& part, const char* name) {
+    if (!part) out += (out.empty() ? "" : ", ") + std::string(name);
+  };
+  add(row.fp32_flops, "fp32");
+  add(row.fp16_flops, "fp16");
+  add(row.fp64_flops, "fp64");
+  add(row.tensor_flops, "tensor");
+  return out.empty() ? OptText() : OptText(out);
+}
+
+ProfiledKernelRecord profiled_record(const Trace& trace, const ProfiledGroup& group) {
+  const ProfiledKernels& kernels = trace.profiled_kernels;
+  const StreamId stream = kernels.stream[group.first];
+  ProfiledKernelRecord row;
+  row.name = trace.text(kernels.name[group.first]);
+  row.category = category_of_name(row.name);
+  row.ranges = joined_ranges(trace.text(kernels.ranges[group.first]));
+  row.device = trace.streams.device[stream];
+  row.stream = trace.streams.stream[stream];
+  row.calls = group.calls;
+  if (const LaunchConfigId c = kernels.config[group.first]; c != kNoRow) {
+    const LaunchConfigs& configs = trace.launch_configs;
+    row.grid = fmt::format("{}x{}x{}", configs.grid_x[c], configs.grid_y[c], configs.grid_z[c]);
+    row.block = fmt::format("{}x{}x{}", configs.block_x[c], configs.block_y[c], configs.block_z[c]);
+    if (std::isfinite(configs.occupancy_frac[c]))
+      row.theoretical_occupancy_frac = static_cast<double>(configs.occupancy_frac[c]);
+  }
+  const OptDouble duration_ns = group.duration.of_all(group.calls);
+  if (duration_ns) row.duration_us = *duration_ns / 1e3;
+  row.fp32_flops = group.widths[0].of_all(group.calls);
+  row.fp16_flops = group.widths[1].of_all(group.calls);
+  row.fp64_flops = group.widths[2].of_all(group.calls);
+  row.tensor_flops = group.tensor.of_all(group.calls);
+  row.flops = group.flops.of_all(group.calls);
+  row.not_counted = not_counted(row);
+  if (group.dtype != DType::kUnknown) row.dtype = dtype_name(group.dtype);
+  row.dram_read_bytes = group.read.of_all(group.calls);
+  row.dram_write_bytes = group.write.of_all(group.calls);
+  row.dram_bytes = group.traffic.of_all(group.calls);
+  if (row.flops && row.dram_bytes && *row.dram_bytes > 0) row.intensity = *row.flops / *row.dram_bytes;
+  if (duration_ns && *duration_ns > 0) {
+    if (row.flops) row.tflops = *row.flops / *duration_ns / 1e3;
+    if (row.dram_bytes) row.gbs = *row.dram_bytes / *duration_ns;
+  }
+  const std::array fields = {&row.occupancy_frac,     &row.sm_frac,     &row.memory_frac, &row.dram_frac,
+                             &row.tensor_active_frac, &row.l1_hit_frac, &row.l2_hit_frac};
+  for (size_t i = 0; i < fields.size(); ++i) *fields[i] = group.shares[i].mean();
+  for (const auto& [state, mean] : group.stalls) {
+    if (state == "selected" || !mean.mean() || *mean.mean() <= row.stall_frac.value_or(0)) continue;
+    row.stall = std::string(state);
+    row.stall_frac = mean.mean();
+  }
+  return row;
+}
+
+RooflineRecord counted_roofline(const Context& context, const ProfiledGroup& group,
+                                const ProfiledKernelRecord& kernel) {
+  const double calls = static_cast<double>(kernel.calls), total_ns = *kernel.duration_us * 1e3 * calls;
+  RooflineRecord row;
+  row.name = kernel.name;
+  row.category = kernel.category;
+  row.stage = kernel.ranges;
+  if (kernel.grid) row.shape = "grid " + *kernel.grid + " block " + *kernel.block;
+  row.dtype = kernel.dtype.value_or("unknown");
+  row.calls = kernel.calls;
+  row.total_ms.ns = std::llround(std::min(total_ns, 9e18));
+  row.flops = *kernel.flops;
+  row.bytes = *kernel.dram_bytes;
+  row.intensity = *kernel.intensity;
+  row.tflops = *kernel.tflops;
+  row.gbs = *kernel.gbs;
+  if (context.device == nullptr) return row;
+  const OptDouble flops_per_s = context.device->roof_of(group.dtype), bytes_per_s = context.device->roof_bytes_per_s();
+  const RoofPoint point =
+      place_on_roof(row.flops * calls, row.bytes * calls, total_ns, calls, flops_per_s, bytes_per_s);
+  if (flops_per_s) row.peak_tflops = *flops_per_s / 1e12;
+  if (bytes_per_s) row.peak_gbs = *bytes_per_s / 1e9;
+  if (flops_per_s && bytes_per_s && *bytes_per_s > 0) row.ridge = *flops_per_s / *bytes_per_s;
+  if (point.bound != Bound::kUnknown) row.bound = point.bound;
+  if (!point.roof_ns || !(*point.roof_ns > 0)) return row;
+  row.attainable_tflops = row.flops * calls / *point.roof_ns / 1e3;
+  row.of_roof_frac = *point.roof_ns / total_ns;
+  row.gain_ms = total_ns / 1e6 * std::max(0.0, 1 - *row.of_roof_frac);
+  return row;
+}
+
+// ---- the recording beside ------------------------------------------------------------------------------------------
+
+// The function's own name: of "void at::native::(anonymous namespace)::copy<4, f>(int)" it is "copy". Recorders print
+// namespaces and template arguments in different ways.
+std::string function_of(std::string_view kernel) {
+  std::string name(kernel);
+  for (const std::string_view unnamed : {"<unnamed>", "(anonymous namespace)"})
+    for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
+  name.resize(std::min(name.find_first_of("<("), name.size()));
+  const size_t begin = name.find_last_of(": ");
+  return begin == std::string::npos ? name : name.substr(begin + 1);
+}
+
+struct RecordedKernel {
+  std::set<std::string_view> names;  // that share the function, grid and block
+  int64_t calls = 0, total_ns = 0;
+};
+using LaunchedKernel = std::tuple<std::string, std::string, std::string>;  // name, grid, block
+
+// Kernels of the recording by their whole names, and by their functions.
+struct RecordedKernels {
+  std::map<LaunchedKernel, RecordedKernel> whole, function;
+};
+RecordedKernels recorded_kernels(const Context& context) {
+  RecordedKernels out;
+  const LaunchConfigs& configs = context.trace.launch_configs;
+  for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
+    const KernelKey& key = context.groups.kernel_keys.key(k);
+    if (key.config == kNoRow) continue;
+    const Row c = key.config;
+    const std::string grid = fmt::format("{}x{}x{}", configs.grid_x[c], configs.grid_y[c], configs.grid_z[c]);
+    const std::string block = fmt::format("{}x{}x{}", configs.block_x[c], configs.block_y[c], configs.block_z[c]);
+    const std::string_view name = context.trace.text(key.name);
+    for (RecordedKernel* kernel :
+         {&out.whole[{std::string(name), grid, block}], &out.function[{function_of(name), grid, block}]}) {
+      kernel->names.insert(name);
+      kernel->calls += context.groups.kernels[k].calls;
+      kernel->total_ns += context.groups.kernels[k].total_ns;
+    }
+  }
+  return out;
+}
+
+struct Matches {
+  int64_t rows = 0, none = 0, ambiguous = 0;
+};
+
+// Gives the rows what the recording says of their kernels: by the whole name, else by the function, where only one
+// kernel on either side has it.
+Matches match_recorded(const Context& context, std::vector<ProfiledKernelRecord>& rows) {
+  const RecordedKernels recorded = recorded_kernels(context);
+  std::map<LaunchedKernel, std::set<std::string_view>> profiled;  // names by function
+  const auto launched = [](std::string name, const ProfiledKernelRecord& row) {
+    return LaunchedKernel(std::move(name), row.grid.value_or(""), row.block.value_or(""));
+  };
+  for (const ProfiledKernelRecord& row : rows) profiled[launched(function_of(row.name), row)].insert(row.name);
+  Matches out;
+  for (ProfiledKernelRecord& row : rows) {
+    ++out.rows;
+    auto found = recorded.whole.find(launched(row.name, row));
+    if (found == recorded.whole.end()) {
+      const LaunchedKernel function = launched(function_of(row.name), row);
+      found = recorded.function.find(function);
+      if (found == recorded.function.end()) {
+        ++out.none;
+        continue;
+      }
+      if (found->second.names.size() > 1 || profiled[function].size() > 1) {
+        ++out.ambiguous;
+        continue;
+      }
+    }
+    const RecordedKernel& kernel = found->second;
+    row.recorded_calls = kernel.calls;
+    const double mean_ns = static_cast<double>(kernel.total_ns) / static_cast<double>(kernel.calls);
+    row.recorded_us = mean_ns / 1e3;
+    if (!(mean_ns > 0)) continue;
+    if (row.flops) row.recorded_tflops = *row.flops / mean_ns / 1e3;
+    if (row.dram_bytes) row.recorded_gbs = *row.dram_bytes / mean_ns;
+  }
+  return out;
+}
+
+void say_what_matched(const Matches& matches, std::vector<CannotTell>& cannot_tell) {
+  if (matches.none + matches.ambiguous == 0) return;
+  std::string why = fmt::format("of {} profiled kernels, by name, grid and block, {} are not in the recording",
+                                matches.rows, matches.none);
+  if (matches.ambiguous > 0)
+    why += fmt::format(", and {} could be one of several, whose names the two recorders write differently",
+                       matches.ambiguous);
+  cannot_tell.push_back({"How long do all profiled kernels take in the recording?", why,
+                         "profile the same program with the same inputs; their counters are in profiled_kernels"});
+}
+
+// ---- what is missing -----------------------------------------------------------------------------------------------
+
+constexpr const char* kFlopMetrics =
+    "sm__sass_thread_inst_executed_op_fadd_pred_on.sum,sm__sass_thread_inst_executed_op_fmul_pred_on.sum,"
+    "sm__sass_thread_inst_executed_op_ffma_pred_on.sum,sm__sass_thread_inst_executed_op_hadd_pred_on.sum,"
+    "sm__sass_thread_inst_executed_op_hmul_pred_on.sum,sm__sass_thread_inst_executed_op_hfma_pred_on.sum,"
+    "sm__sass_thread_inst_executed_op_dadd_pred_on.sum,sm__sass_thread_inst_executed_op_dmul_pred_on.sum,"
+    "sm__sass_thread_inst_executed_op_dfma_pred_on.sum,sm__inst_executed_pipe_tensor.sum";
+
+// Names of the tensor pipe's counters differ between chips (compute capability, as the file has it).
+std::string tensor_metrics(const Trace& trace) {
+  const int32_t major = trace.devices.empty() ? -1 : trace.devices.compute_major.front();
+  const auto path = [](std::string_view name) { return fmt::format(",sm__ops_path_tensor_src_{}.sum", name); };
+  std::string out = path("bf16_dst_fp32") + path("tf32_dst_fp32");
+  if (major == 9) return out + path("fp16") + path("fp8");
+  out += path("fp16_dst_fp32") + path("fp16_dst_fp16");
+  if (major == 10) out += path("fp4_fp6_fp8_dst_fp32") + path("fp4_dst_fp32");
+  if (major == 12) out += path("fp8_dst_fp32") + path("fp4_dst_fp32");
+  return out;
+}
+
+std::string traffic_metrics(const Trace& trace) {
+  const bool newest = !trace.devices.empty() && trace.devices.compute_major.front() >= 12;
+  return newest ? "dram__bytes_op_read.sum,dram__bytes_op_write.sum" : "dram__bytes_read.sum,dram__bytes_write.sum";
+}
+
+struct Lacking {
+  int64_t all = 0, duration = 0, flops = 0, traffic = 0, occupancy = 0, stalls = 0, hit_rates = 0;
+};
+
+std::string so_many(int64_t n, int64_t all) {
+  return n == all ? "none of the kernels" : fmt::format("not every kernel ({} of {} lack it)", n, all);
+}
+
+void say_what_lacks(const Trace& trace, const Lacking& lacks, std::vector<CannotTell>& cannot_tell) {
+  const auto ask = [&](int64_t n, const char* question, const std::string& why, const std::string& metrics) {
+    if (n > 0)
+      cannot_tell.push_back({question, fmt::format("{} {}", so_many(n, lacks.all), why),
+                             "collect it: ncu --csv --page raw --print-units base --metrics " + metrics});
+  };
+  ask(lacks.duration, "How long did the kernels take under the profiler?", "has its duration",
+      "gpu__time_duration.sum");
+  ask(lacks.flops, "What are the FLOPs and the arithmetic intensity of the kernels?",
+      "has its arithmetic in 32 bits and that of the tensor pipe counted",
+      kFlopMetrics + tensor_metrics(trace) + (lacks.traffic > 0 ? "," + traffic_metrics(trace) : "") +
+          (lacks.duration > 0 ? ",gpu__time_duration.sum" : ""));
+  ask(lacks.traffic, "How much memory traffic do the kernels have?", "has its memory traffic counted",
+      traffic_metrics(trace));
+  ask(lacks.occupancy, "What occupancy do the kernels achieve?", "has its resident warps counted",
+      "sm__warps_active.avg.pct_of_peak_sustained_active");
+  ask(lacks.stalls, "What do the warps wait for?", "has its stalls counted",
+      "regex:smsp__warp_issue_stalled_.*_per_warp_active");
+  if (lacks.hit_rates > 0)
+    cannot_tell.push_back(
+        {"What are the cache hit rates of all kernels?",
+         fmt::format("those of {} of {} kernels exceed 100 %: hits and requests were counted in different passes",
+                     lacks.hit_rates, lacks.all),
+         "kernels of some microseconds are too short for it: rather trust those of longer ones"});
+}
+
+CannotTell about_durations(const Trace& trace) {
+  const bool unmodified = trace.metadata.count("ncu.clocks") != 0;
+  return {"How long do these kernels take in production; what are TTFT, TPOT and idle time?",
+          std::string("Nsight Compute runs kernels one at a time, several times over, by default with empty caches") +
+              (unmodified ? "; clocks were left as they are (--clock-control none)"
+                          : " and with clocks locked to base, below what the GPU runs at"),
+          "record the program as it runs: llmprof run -- COMMAND"};
+}
+
+// Sums up the counters of each kernel.
+std::vector<Counts> counts_of(const Trace& trace) {
+  const KernelCounters& counters = trace.kernel_counters;
+  std::unordered_map<uint64_t, Meaning> meanings;  // by name and unit
+  std::vector<Counts> out(trace.profiled_kernels.size());
+  for (size_t i = 0; i < counters.size(); ++i) {
+    const double value = counters.value[i];
+    if (counters.kernel[i] == kNoRow || !std::isfinite(value) || value < 0) continue;
+    const uint64_t key = uint64_t{index(counters.name[i])} << 32 | index(counters.unit[i]);
+    const auto [at, added] = meanings.try_emplace(key);
+    if (added) at->second = meaning_of(trace.text(counters.name[i]), trace.text(counters.unit[i]));
+    const Meaning& meaning = at->second;
+    Counts& counts = out[counters.kernel[i]];
+    switch (meaning.metric) {
+      case Metric::kNone:
+        break;
+      case Metric::kTensorOps:
+        counts.tensor_ops.emplace_back(meaning.what, value);
+        break;
+      case Metric::kTensorOpsRate:
+        counts.tensor_rates.emplace_back(meaning.what, value);
+        break;
+      case Metric::kStallShare:
+        counts.stall_shares.emplace_back(meaning.what, value);
+        break;
+      case Metric::kStallCycles:
+        counts.stall_cycles.emplace_back(meaning.what, value);
+        break;
+      default:
+        // A metric may stand in several sections, with the same value.
+        if (double& first = counts.value[static_cast<size_t>(meaning.metric)]; std::isnan(first)) first = value;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void analyze_profiled_kernels(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  const Trace& trace = context.trace;
+  const ProfiledKernels& kernels = trace.profiled_kernels;
+  if (kernels.empty()) return;
+  const bool alone = profiled_only(trace);
+  const std::vector<Counts> counts = counts_of(trace);
+  std::map<std::tuple<StringId, Row, Row, StringId>, size_t> known;
+  std::vector<ProfiledGroup> groups;
+  Lacking lacks;
+  for (Row kernel = 0; kernel < kernels.size(); ++kernel) {
+    const Figures figures = figures_of(trace, kernel, counts[kernel]);
+    const auto [at, added] = known.try_emplace(
+        {kernels.name[kernel], kernels.stream[kernel], kernels.config[kernel], kernels.ranges[kernel]}, groups.size());
+    if (added) groups.emplace_back().first = kernel;
+    groups[at->second].add(figures);
+    ++lacks.all;
+    lacks.duration += figures.duration_ns ? 0 : 1;
+    lacks.flops += figures.flops ? 0 : 1;
+    lacks.traffic += figures.traffic ? 0 : 1;
+    lacks.occupancy += figures.shares[0] ? 0 : 1;
+    lacks.stalls += figures.stalls.empty() ? 1 : 0;
+    lacks.hit_rates += figures.hit_rate_above_one ? 1 : 0;
+  }
+  // Those that take most first.
+  const auto total = [](const ProfiledGroup& group) { return group.duration.sum; };
+  std::stable_sort(groups.begin(), groups.end(),
+                   [&](const ProfiledGroup& a, const ProfiledGroup& b) { return total(a) > total(b); });
+  for (const ProfiledGroup& group : groups) {
+    const ProfiledKernelRecord& row = report.profiled_kernels.emplace_back(profiled_record(trace, group));
+    // Beside a recording the roofline is of its kernels, times and shapes.
+    if (alone && row.intensity && row.tflops && row.gbs)
+      report.roofline.push_back(counted_roofline(context, group, row));
+    for (const auto& [state, mean] : group.stalls)
+      if (const OptDouble frac = mean.mean())
+        report.kernel_stalls.push_back(
+            {row.name, row.ranges, row.device, row.grid, row.block, std::string(state), *frac});
+  }
+  if (alone)
+    cannot_tell.push_back(about_durations(trace));
+  else
+    say_what_matched(match_recorded(context, report.profiled_kernels), cannot_tell);
+  say_what_lacks(trace, lacks, cannot_tell);
+}
+
+}  // namespace llmprof

@@ -1,0 +1,81 @@
+// Kernels that Nsight Compute profiled: what was counted of each, the longest first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text_table.h"
+#include "report/kernel_name.h"
+#include "report/text_parts.h"
+
+namespace llmprof {
+
+bool profiled_alone(const Report& report) { return !report.profiled_kernels.empty() && report.stages.empty(); }
+
+int64_t profiled_calls(const Report& report) {
+  int64_t calls = 0;
+  for (const ProfiledKernelRecord& row : report.profiled_kernels) calls += row.calls;
+  return calls;
+}
+
+std::string text_profiled_kernels(const Report& report, const RenderOptions& options, const Ink& ink) {
+  constexpr size_t kRowsOfPage = 25;
+  constexpr std::ptrdiff_t kRecordedColumn = 4;  // behind the duration under the profiler
+  const bool alone = profiled_alone(report);
+  if (report.profiled_kernels.empty() || (options.one_page && !alone)) return {};
+  const size_t most = options.one_page ? std::min(kRowsOfPage, options.top) : options.top;
+  const auto or_dash = [](const OptDouble& value, auto&& format) { return value ? format(*value) : std::string("-"); };
+  std::vector<TextTable::Column> columns = {{"kernel", kLeft, options.width > 100 ? size_t{46} : size_t{34}},
+                                            {"in", kLeft, 20, 5},
+                                            {"calls", kRight, 0, 4},
+                                            {"each"},
+                                            {"grid", kRight, 0, 9},
+                                            {"DRAM", kRight, 0, 1},
+                                            {"FLOP", kRight, 0, 3},
+                                            {"FLOP/B", kRight, 0, 2},
+                                            {"TFLOP/s", kRight, 0, 6},
+                                            {"GB/s", kRight, 0, 6},
+                                            {"occupancy", kRight, 0, 1},
+                                            {"SM", kRight, 0, 2},
+                                            {"memory", kRight, 0, 2},
+                                            {"tensor", kRight, 0, 4},
+                                            {"L2 hit", kRight, 0, 7},
+                                            {"waits for", kLeft, 26, 3}};
+  if (!alone) columns.insert(columns.begin() + kRecordedColumn, {"recorded", kRight, 0, 2});
+  TextTable table(std::move(columns));
+  size_t shown = 0;
+  for (const ProfiledKernelRecord& row : report.profiled_kernels) {
+    if (++shown > most) break;
+    const std::string stall = row.stall ? fmt::format("{} {}", *row.stall, percent_or_dash(row.stall_frac)) : "-";
+    std::vector<std::string> cells = {short_kernel_name(row.name),
+                                      row.ranges.empty() ? "-" : row.ranges,
+                                      format_count(static_cast<double>(row.calls)),
+                                      or_dash(row.duration_us, [](double us) { return format_ms(us / 1e3); }),
+                                      row.grid.value_or("-"),
+                                      or_dash(row.dram_bytes, format_bytes),
+                                      or_dash(row.flops, [](double flops) { return format_si(flops, "FLOP"); }),
+                                      or_dash(row.intensity, [](double value) { return format_fixed(value, 2); }),
+                                      or_dash(row.tflops, format_rate),
+                                      or_dash(row.gbs, format_rate),
+                                      percent_or_dash(row.occupancy_frac),
+                                      percent_or_dash(row.sm_frac),
+                                      percent_or_dash(row.memory_frac ? row.memory_frac : row.dram_frac),
+                                      percent_or_dash(row.tensor_active_frac),
+                                      percent_or_dash(row.l2_hit_frac),
+                                      stall};
+    if (!alone)
+      cells.insert(cells.begin() + kRecordedColumn, or_dash(row.recorded_us, [&](double us) {
+                     return fmt::format("{} x {}", format_count(static_cast<double>(*row.recorded_calls)),
+                                        format_ms(us / 1e3));
+                   }));
+    table.add_row(std::move(cells));
+  }
+  const size_t all = report.profiled_kernels.size();
+  const std::string rest = all > most ? ink.dim(fmt::format("  {} more: --full, --format csv\n", all - most)) : "";
+  return title(ink, "Profiled kernels", "a call's mean, by Nsight Compute; times are not those of production") +
+         table.render("  ", options) + rest + "\n";
+}
+
+}  // namespace llmprof
