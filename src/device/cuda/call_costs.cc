@@ -215,13 +215,16 @@ class CallTimer {
         if (end - begin >= kSamplesLeast) stretches[full(samples[begin]) ? 1 : 0].emplace_back(begin, end);
       }
       if (stretches[0].empty() && stretches[1].empty()) stretches[0].emplace_back(0, samples.size());
+      std::vector<std::pair<size_t, size_t>> longest;
       for (std::vector<std::pair<size_t, size_t>>& of_pace : stretches) {
         std::stable_sort(of_pace.begin(), of_pace.end(), [](const auto& one, const auto& other) {
           return one.second - one.first > other.second - other.first;
         });
         if (of_pace.size() > kStretchesMost) of_pace.resize(kStretchesMost);
-        for (const auto& [begin, end] : of_pace) out.push_back(row(taken, begin, end));
+        longest.insert(longest.end(), of_pace.begin(), of_pace.end());
       }
+      std::sort(longest.begin(), longest.end());
+      for (const auto& [begin, end] : longest) out.push_back(row(taken, begin, end));
     }
     return out;
   }
