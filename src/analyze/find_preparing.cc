@@ -1,5 +1,5 @@
 // Host work that prepares inputs while the model waits: stages of the program that do nothing else, gaps before and
-// between steps, Python functions that tokenise or process images.
+// between steps, Python functions that tokenise or process images; and waits for what is to come.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -333,6 +333,43 @@ void find_host_preprocessing(const FindingContext& finding) {
     find_host_between_steps(finding);
   } else if (finding.preparing) {
     find_preparing_functions(finding);
+  }
+}
+
+// What the program waits for is not recorded, nor whether there was work: so much and where is all that can be said.
+void find_no_input(const FindingContext& finding) {
+  constexpr double kShareMin = 0.10;
+  constexpr size_t kPlacesMost = 2;
+  const NoInput no_input(finding.trace());
+  if (no_input.empty()) return;
+  const HostPlaces& places = finding.trace().host_places;
+  for (const StageView& stage : finding.stages) {
+    const double wait_ns = stage.idle_ns(IdleCause::kNoInput);
+    if (wait_ns < kShareMin * stage.own_ns()) continue;
+    Finding& out =
+        finding.add("no-input", &stage,
+                    fmt::format("{}the program waits {} of the time for something that is no GPU, and uses no "
+                                "CPU meanwhile",
+                                stage.label(), format_percent(wait_ns / stage.wall_ns())),
+                    wait_ns);
+    out.evidence = {
+        measured("idle per step in which no thread of the program ran", stage.per_step_ms(wait_ns), Unit::kMs)};
+    std::vector<PlaceAmounts> waits;
+    for (Row row = 0; row < places.size(); ++row) {
+      const int64_t start_ns = places.start_ns[row], end_ns = start_ns + places.dur_ns[row];
+      if (places.kind[row] == PlaceKind::kHostCode && no_input.holds(places.thread[row], start_ns, end_ns) &&
+          stage_behind(finding, end_ns) == stage.stage)
+        add_to_place(finding.trace().text(places.stack[row]), static_cast<double>(places.dur_ns[row]), 1, waits);
+    }
+    std::stable_sort(waits.begin(), waits.end(),
+                     [](const PlaceAmounts& a, const PlaceAmounts& b) { return a.ns > b.ns; });
+    for (size_t i = 0; i < std::min(kPlacesMost, waits.size()); ++i)
+      out.where.push_back({std::string(kBeforePython), waits[i].place, waits[i].times / std::max(1.0, stage.count())});
+    out.advice = {"If it waits for requests there, nothing is lost, and more of them cost little.",
+                  "If steps were to be done: look for sleeps, timeouts of queues, locks and answers of other processes "
+                  "before this "
+                  "code, and let the work that is there go on meanwhile."};
+    out.bound = stage.bound_of_waiting(wait_ns);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "analyze/dense_experts.h"
 #include "analyze/double_precision.h"
 #include "analyze/gathered_weights.h"
+#include "analyze/layout_conversions.h"
 #include "analyze/moved_data.h"
 #include "analyze/oversized_tensors.h"
 #include "analyze/padding.h"
@@ -353,6 +354,7 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (const OversizedPass& one : oversized_passes(context)) of(KernelChange::kSmallTensors)[one.op] = one.needed_ns;
   for (const GatheredWeights& one : gathered_weights(context)) of(KernelChange::kWeightsInPlace)[one.gather] = 0;
   for (const auto& [op, then_ns] : double_precision(context)) of(KernelChange::kSinglePrecision)[op] = then_ns;
+  for (const GpuOpId op : layout_conversions(context)) of(KernelChange::kChannelsLast)[op] = 0;
   for (const GpuOpId op : moved_data(context)) of(KernelChange::kNoMoves)[op] = 0;
   for (const SortedChances& one : sorted_chances(context)) {
     for (const GpuOpId op : one.gone) of(KernelChange::kLargestOnly)[op] = 0;

@@ -35,6 +35,7 @@ constexpr Mended kMended[] = {
     {"allocator-churn", "no-allocations"},
     {"pageable-copy", "pinned-copies", false},
     {"norm-unfused", "fused-norms", false, FindingSeverity::kCritical, "small-kernels-unfused"},
+    {"layout-conversion", "channels-last", false, FindingSeverity::kCritical, "small-kernels-unfused"},
     {"double-precision", "single-precision", false, FindingSeverity::kCritical, "small-kernels-unfused"},
     {"small-kernels-unfused", "fused", false, FindingSeverity::kCritical, {}, true},
     {"copies-one-stream", "copies-apart", false, FindingSeverity::kCritical, "copy-bound"},

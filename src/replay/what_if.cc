@@ -121,6 +121,10 @@ constexpr WhatIf kWhatIfs[] = {
     {"returning-launches", "launches that return before their kernel has ended",
      "where nearly all of them end behind it, each takes as long as until its kernel begins", with_returning_launches,
      nullptr},
+    {"channels-last", "convolutions on tensors in NHWC",
+     "cuDNN's conversions between NCHW and NHWC are gone; the convolutions and what lies between them take what they "
+     "take",
+     with_channels_last, nullptr},
     {"single-precision", "no double precision",
      "kernels whose names say that their elements are doubles take half as long, conversions of them 63 %",
      in_single_precision, nullptr},

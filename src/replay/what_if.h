@@ -46,6 +46,7 @@ enum class KernelChange : uint8_t {
   kSmallTensors,
   kWeightsInPlace,
   kSinglePrecision,
+  kChannelsLast,
   kCount
 };
 constexpr int64_t kStays = -1;
@@ -153,6 +154,7 @@ void with_largest_only(const Recording&, Durations&, Latencies&);
 void with_joined_products(const Recording&, Durations&, Latencies&);
 void with_cached_keys(const Recording&, Durations&, Latencies&);
 void with_small_tensors(const Recording&, Durations&, Latencies&);
+void with_channels_last(const Recording&, Durations&, Latencies&);
 void in_single_precision(const Recording&, Durations&, Latencies&);
 void with_weights_in_place(const Recording&, Durations&, Latencies&);
 void without_host_gaps(const Recording&, Durations&, Latencies&);

@@ -123,6 +123,9 @@ void with_cached_keys(const Recording& recording, Durations& durations, Latencie
         uncached.count(recording.step_of(call)) > 0)
       durations.before_ns[call] = std::min(durations.before_ns[call], recording.dispatch_ns());
 }
+void with_channels_last(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kChannelsLast, durations);
+}
 void in_single_precision(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kSinglePrecision, durations);
 }

@@ -72,6 +72,30 @@ TEST(FindTensors, KernelsThatComputeInDoublePrecision) {
   EXPECT_EQ(finding->where[0].name, kDouble[0]);
 }
 
+// As cuDNN 9 names them.
+TEST(FindTensors, ConversionsAroundConvolutions) {
+  for (const bool converts : {true, false}) {
+    OneStep made(StageKind::kDecode, 10 * kMs, 32, 0);
+    for (int layer = 0; layer < 10; ++layer) {
+      if (converts) {
+        made.kernel(
+            Category::kOther, 60'000, kNoRow,
+            "void cudnn::engines_precompiled::nchwToNhwcKernel<__nv_bfloat16, __nv_bfloat16, float, false, true>()");
+        made.kernel(
+            Category::kOther, 40'000, kNoRow,
+            "void cudnn::engines_precompiled::nhwcToNchwKernel<__nv_bfloat16, __nv_bfloat16, float, true, false>()");
+      }
+      made.kernel(Category::kConvolution, 200'000, kNoRow, "sm90_xmma_fprop_implicit_gemm_bf16bf16_nhwckrsc_nhwc");
+    }
+    const Report report = report_of(made.run);
+    const Finding* const finding = finding_of(report, "layout-conversion", "decode");
+    ASSERT_EQ(finding != nullptr, converts);
+    if (finding == nullptr) continue;
+    EXPECT_DOUBLE_EQ(finding->evidence[0].value.value_or(0), 20);
+    EXPECT_DOUBLE_EQ(finding->evidence[1].value.value_or(0), 1);
+  }
+}
+
 // 48 matrices of 2048 x 64 are 12.6 MB, which take 3.3 us to write.
 TEST(FindTensors, WeightsThatAreGatheredForEachRow) {
   for (const int64_t gather_ns : {200'000, 1'000}) {

@@ -372,6 +372,11 @@ TEST(LivePlanted, AProgramThatWaitsForItsInputPreparesNothing) {
                                             .dur_ns = 2 * kMs + 3 * kUs,
                                             .thread = 0,
                                             .cpu_ns = cpu_ns});
+      TraceBuilder(trace).add<HostPlaces>({.start_ns = trace.annotations.start_ns[row] - 2 * kUs,
+                                           .dur_ns = 2 * kMs + 3 * kUs,
+                                           .thread = 0,
+                                           .kind = PlaceKind::kHostCode,
+                                           .stack = trace.strings.intern("step (/srv/app/serve.py:30)")});
     }
     ASSERT_TRUE(derive(trace).has_value());
     const Report report = report_of(trace);
@@ -379,6 +384,14 @@ TEST(LivePlanted, AProgramThatWaitsForItsInputPreparesNothing) {
     const bool blamed =
         finding_of(report, "host-preprocessing") != nullptr || finding_of(report, "cpu-bound-gap") != nullptr;
     EXPECT_EQ(blamed, works);
+    const Finding* const waits = finding_of(report, "no-input");
+    ASSERT_EQ(waits != nullptr, !works);
+    if (waits != nullptr) {
+      EXPECT_EQ(waits->severity, FindingSeverity::kMinor) << "nobody knows whether there was work";
+      EXPECT_NEAR(waits->evidence[0].value.value_or(0), 2 * 0.9, 0.25) << "of the first step nothing is known";
+      ASSERT_FALSE(waits->where.empty());
+      EXPECT_EQ(waits->where[0].name, "step (serve.py:30)");
+    }
     ASSERT_FALSE(report.critical_path.empty());
     EXPECT_NEAR(report.critical_path[0].no_input_ms.ms(), works ? 0 : 2, 0.3);
     EXPECT_NEAR(report.critical_path[0].host_code_ms.ms(), works ? 2 : 0.2, 0.3);
