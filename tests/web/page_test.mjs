@@ -373,6 +373,17 @@ test('the waterfall adds up from the measured step to the ideal one', async () =
     });
 });
 
+test('a page of profiled kernels judges no steps', async () => {
+  await with_page(page_named('profiled'), async (page) => {
+    const answer = await page.textContent('#answer');
+    assert.ok(answer.includes('456 kernels profiled'), answer.slice(0, 300));
+    assert.ok(answer.includes('no steps are there to judge'), answer.slice(0, 600));
+    assert.ok(!answer.includes('0 ms recorded'));
+    await page.click('#answer p a[href="#profiled_kernels"]');
+    await page.waitForFunction(() => document.activeElement?.closest('section')?.id === 'profiled_kernels');
+  });
+});
+
 test('by keyboard from the answer to a kernel', async () => {
   await with_page(page_named('eager'), async (page) => {
     const press_until = async (key, selector, most) => {

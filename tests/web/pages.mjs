@@ -73,6 +73,11 @@ export function make_pages({ binary, source, web, folder }) {
   analyze('two_gpus', join(inputs, 'pipeline_two_gpus.json.gz'));
   analyze('hostile', join(inputs, 'hostile_names.json.gz'));
   analyze('readings', join(inputs, 'dmon.txt'));
+  page(
+    'profiled',
+    ['answer', 'profiled_kernels', 'roofline', 'recording', 'unknown'],
+    ['analyze', join(inputs, 'ncu_raw_decode.csv.gz')],
+  );
   const recording = join(folder, 'cpu.llmprof');
   run('workload', '--device', 'cpu', '--size', 'tiny', '--record', recording, '-q');
   analyze('cpu', recording);

@@ -88,7 +88,9 @@ function facts(page: Page): HTMLElement {
       ` (${text_of(model['origin'])})`,
     );
   const recorded = number_of(source?.['recorded_ms']);
-  if (recorded !== null) add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
+  const profiled = rows_of(data['profiled_kernels']).reduce((sum, row) => sum + (number_of(row['calls']) ?? 0), 0);
+  if (profiled > 0 && !recorded) add(linked('#profiled_kernels', `${profiled} kernels profiled`, 'counted'));
+  else if (recorded !== null) add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
 }
 
@@ -432,6 +434,18 @@ function change(finding: Row, known: Set<string>, first: boolean): HTMLElement {
   );
 }
 
+function none_found(data: Row): HTMLElement {
+  if (judged_stages(data).length || !rows_of(data['profiled_kernels']).length)
+    return el('p', {}, 'Nothing that was looked for is worth a change (llmprof list findings).');
+  return el(
+    'p',
+    {},
+    'Kernels were profiled one by one, so no steps are there to judge: ',
+    linked('#profiled_kernels', 'how far each is from its limits', 'measured by Nsight Compute'),
+    '.',
+  );
+}
+
 export function add_answer(page: Page): void {
   page.claim('findings', 'schema');
   const findings = rows_of(page.data['findings']);
@@ -445,7 +459,7 @@ export function add_answer(page: Page): void {
     el('h3', {}, 'What to change, the most important first'),
     findings.length
       ? el('ol', { class: 'findings' }, ...findings.map((finding, i) => change(finding, known, i === 0)))
-      : el('p', {}, 'Nothing that was looked for is worth a change (llmprof list findings).'),
+      : none_found(page.data),
   );
   const what_ifs = rows_of(page.data['what_ifs']);
   page.claim('what_ifs');
