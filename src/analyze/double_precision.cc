@@ -48,7 +48,7 @@ std::vector<std::pair<GpuOpId, int64_t>> double_precision(const Context& context
 }
 
 void find_double_precision(const FindingContext& finding) {
-  constexpr double kShareMin = 0.1;
+  constexpr double kDoublesShareMin = 0.1;
   struct Sums {
     double ns = 0, then_ns = 0, kernels = 0;
     std::map<StringId, double> names;
@@ -67,7 +67,7 @@ void find_double_precision(const FindingContext& finding) {
     const auto found = stages.find(stage.stage);
     if (found == stages.end()) continue;
     const Sums& sums = found->second;
-    if (!finding.worth(stage, "single-precision", sums.ns >= kShareMin * stage.busy_ns())) continue;
+    if (!finding.worth(stage, "single-precision", sums.ns >= kDoublesShareMin * stage.busy_ns())) continue;
     Finding& out = finding.add("double-precision", &stage,
                                fmt::format("{}kernels that compute in double precision take {} of the GPU time",
                                            stage.label(), format_percent(sums.ns / stage.busy_ns())),

@@ -338,14 +338,14 @@ void find_host_preprocessing(const FindingContext& finding) {
 
 // What the program waits for is not recorded, nor whether there was work: so much and where is all that can be said.
 void find_no_input(const FindingContext& finding) {
-  constexpr double kShareMin = 0.10;
+  constexpr double kWaitedShareMin = 0.10;
   constexpr size_t kPlacesMost = 2;
   const NoInput no_input(finding.trace());
   if (no_input.empty()) return;
   const HostPlaces& places = finding.trace().host_places;
   for (const StageView& stage : finding.stages) {
     const double wait_ns = stage.idle_ns(IdleCause::kNoInput);
-    if (wait_ns < kShareMin * stage.own_ns()) continue;
+    if (wait_ns < kWaitedShareMin * stage.own_ns()) continue;
     Finding& out =
         finding.add("no-input", &stage,
                     fmt::format("{}the program waits {} of the time for something that is no GPU, and uses no "

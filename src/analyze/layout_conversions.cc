@@ -28,7 +28,7 @@ std::vector<GpuOpId> layout_conversions(const Context& context) {
 }
 
 void find_layout_conversion(const FindingContext& finding) {
-  constexpr double kShareMin = 0.05;
+  constexpr double kConversionsShareMin = 0.05;
   struct Sums {
     double ns = 0, kernels = 0;
     StringId name = StringId::kEmpty;
@@ -45,7 +45,7 @@ void find_layout_conversion(const FindingContext& finding) {
     const auto found = stages.find(stage.stage);
     if (found == stages.end()) continue;
     const Sums& sums = found->second;
-    if (!finding.worth(stage, "channels-last", sums.ns >= kShareMin * stage.busy_ns())) continue;
+    if (!finding.worth(stage, "channels-last", sums.ns >= kConversionsShareMin * stage.busy_ns())) continue;
     Finding& out =
         finding.add("layout-conversion", &stage,
                     fmt::format("{}tensors are converted between NCHW and NHWC around convolutions, {} of the "
