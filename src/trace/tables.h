@@ -477,13 +477,13 @@ LLMPROF_TABLE(NvmlSamples, "nvml_samples", "Power, clocks, temperature, throttli
 // Kernels that a profiler ran alone and more than once, to count what they do (Nsight Compute). They have no place in
 // time, and their durations are not those of the program: the profiler clears caches and holds clocks, unless it was
 // asked not to. In the order of the file.
-#define LLMPROF_PROFILED_KERNEL_COLUMNS(C)                                                         \
-  C(Always<StreamId>, stream, "", "Row in streams")                                                \
-  C(StringId, name, "", "Kernel name")                                                             \
-  C(LaunchConfigId, config, "", "Row in launch_configs, empty if absent")                          \
-  C(LengthNs, dur_ns, "ns", "Duration under the profiler, -1 if it was not collected")             \
-  C(int64_t, process_id, "", "Operating system process id, -1 if absent")                          \
-  C(int64_t, number, "", "The profiler's number of it, by which kernels of a file are told apart") \
+#define LLMPROF_PROFILED_KERNEL_COLUMNS(C)                                                     \
+  C(Always<StreamId>, stream, "", "Row in streams")                                            \
+  C(StringId, name, "", "Kernel name")                                                         \
+  C(LaunchConfigId, config, "", "Row in launch_configs, empty if absent")                      \
+  C(LengthNs, dur_ns, "ns", "Duration under the profiler, -1 if it was not collected")         \
+  C(int64_t, process_id, "", "Operating system process id, -1 if absent")                      \
+  C(int64_t, number, "", "The profiler's number of it, another one for each kernel of a file") \
   C(StringId, ranges, "", "NVTX ranges of its thread around it, outermost first, one a line, or empty")
 LLMPROF_TABLE(ProfiledKernels, "profiled_kernels", "Kernels as a profiler ran them again to count what they do",
               LLMPROF_PROFILED_KERNEL_COLUMNS)
