@@ -21,6 +21,11 @@ constexpr FindingRule kRules[] = {
      "most 60 us per launch call (more is other host code)",
      "GPU activities, launching calls and host operators", "CUDA graphs, fused operators, larger batches",
      find_launch_bound},
+    {"cpu-contention",
+     "a CPU of its own for the thread that launches brings 5 % of the step, by what the operating system counts as its "
+     "waiting for one",
+     "the recorder's readings of /proc/PID/task/TID/schedstat", "CPUs of its own, a higher CPU limit",
+     find_cpu_contention},
     {"cpu-bound-gap",
      "single host gaps of 200 us or more, or more than 60 us of idle time per launch, are at least 10 % of the stage",
      "GPU activities, host operators; Python stacks to name the code", "move host work off the launching thread",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -19,26 +20,40 @@ struct Mended {
   std::string_view finding, what_if;
   bool gpu_stays = true;  // what the GPU does stays
   FindingSeverity most = FindingSeverity::kCritical;
-  std::string_view part_of = {};  // the finding that this one stands before where it makes up most of its gain
+  // The findings that this one stands before where it makes up most of their gain.
+  std::array<std::string_view, 3> part_of = {};
   // Every model has some of it everywhere: a cause only where one function has most of it.
   bool spread = false;
   bool distorts = false;  // while it is there nobody knows what the others are: it comes first
+  bool has_places = true;  // whether the code that it befell has anything to do with it
+  bool is_part() const { return !part_of[0].empty(); }
+  bool is_part_of(std::string_view id) const {
+    return is_part() && std::find(part_of.begin(), part_of.end(), id) != part_of.end();
+  }
 };
 constexpr std::string_view kSyncBound = "sync-bound";
 constexpr Mended kMended[] = {
     {"graphs-made-anew", "graphs-kept"},
     {"launches-block", "returning-launches", true, FindingSeverity::kCritical, {}, false, true},
-    {"cpu-bound-gap", "no-host-gaps", true, FindingSeverity::kCritical, kLaunchBound},
-    {"host-preprocessing", "no-host-gaps", true, FindingSeverity::kCritical, kLaunchBound},
+    {"cpu-contention",
+     "own-cpu",
+     true,
+     FindingSeverity::kCritical,
+     {"cpu-bound-gap", "host-preprocessing", kLaunchBound},
+     false,
+     false,
+     false},
+    {"cpu-bound-gap", "no-host-gaps", true, FindingSeverity::kCritical, {kLaunchBound}},
+    {"host-preprocessing", "no-host-gaps", true, FindingSeverity::kCritical, {kLaunchBound}},
     {kLaunchBound, "graph"},
     {kSyncBound, "reads-at-once", false},
     {"allocator-churn", "no-allocations"},
     {"pageable-copy", "pinned-copies", false},
-    {"norm-unfused", "fused-norms", false, FindingSeverity::kCritical, "small-kernels-unfused"},
-    {"layout-conversion", "channels-last", false, FindingSeverity::kCritical, "small-kernels-unfused"},
-    {"double-precision", "single-precision", false, FindingSeverity::kCritical, "small-kernels-unfused"},
+    {"norm-unfused", "fused-norms", false, FindingSeverity::kCritical, {"small-kernels-unfused"}},
+    {"layout-conversion", "channels-last", false, FindingSeverity::kCritical, {"small-kernels-unfused"}},
+    {"double-precision", "single-precision", false, FindingSeverity::kCritical, {"small-kernels-unfused"}},
     {"small-kernels-unfused", "fused", false, FindingSeverity::kCritical, {}, true},
-    {"copies-one-stream", "copies-apart", false, FindingSeverity::kCritical, "copy-bound"},
+    {"copies-one-stream", "copies-apart", false, FindingSeverity::kCritical, {"copy-bound"}},
     {"copy-bound", "no-copies", false},
     {"attention-unfused", "fused-attention", false},
     {"kv-cache-copy", "in-place-cache", false},
@@ -173,7 +188,7 @@ void rank(std::vector<Simulated>& all) {
   for (Simulated& one : all) one.rank_ms = one.gain.gain_ms;
   for (const Simulated& part : all)
     for (Simulated& whole : all)
-      if (mends(*part.finding)->part_of == whole.finding->id && part.gain.gain_ms >= kMostOf * whole.gain.gain_ms)
+      if (mends(*part.finding)->is_part_of(whole.finding->id) && part.gain.gain_ms >= kMostOf * whole.gain.gain_ms)
         whole.rank_ms = std::min(whole.rank_ms, part.gain.gain_ms);
 }
 
@@ -276,6 +291,7 @@ void add_launching_code(const FindingContext& finding, const Simulated& one) {
   constexpr size_t kPlacesMost = 3;
   constexpr double kPartMin = 0.1;
   const auto is_python = [](const FindingPlace& place) { return place.kind != "kernel"; };
+  if (!mends(*one.finding)->has_places) return;
   if (std::any_of(one.finding->where.begin(), one.finding->where.end(), is_python)) return;
   std::vector<PlaceAmounts> places;
   for (const Simulation::Place& of : finding.simulation->places(one.stage->stage, one.change))
@@ -309,7 +325,7 @@ void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& f
     for (const Mended& mended : kMended) {
       if (mended.most < FindingSeverity::kCritical) continue;  // it changes what the program computes
       // Counted with the whole, but for host code, which stays where launches become a graph.
-      if (!mended.part_of.empty() && !mended.gpu_stays) continue;
+      if (mended.is_part() && !mended.gpu_stays) continue;
       const Combination change = combination_of({mended.what_if});
       const std::optional<StageGain> gain = finding.simulation->gain(stage.stage, change);
       if (!gain || !gain->forbidden.empty() || gain->frac() < kEachMin || joined(all, change).size() == all.size())

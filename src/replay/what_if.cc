@@ -121,6 +121,11 @@ constexpr WhatIf kWhatIfs[] = {
     {"returning-launches", "launches that return before their kernel has ended",
      "where nearly all of them end behind it, each takes as long as until its kernel begins", with_returning_launches,
      nullptr},
+    {"own-cpu", "a CPU for each thread that issues CUDA calls whenever it is ready to run",
+     "what the operating system counts as waiting for a CPU is taken out of the longest stretches of host code and "
+     "calls "
+     "since the reading before; of waits for the GPU nothing is taken",
+     with_own_cpu, nullptr},
     {"channels-last", "convolutions on tensors in NHWC",
      "cuDNN's conversions between NCHW and NHWC are gone; the convolutions and what lies between them take what they "
      "take",

@@ -130,6 +130,7 @@ constexpr int64_t kLongGapNs = 200'000;
 void without_waits(const Recording&, Durations&, Latencies&);
 void with_last_wait_only(const Recording&, Durations&, Latencies&);
 void with_returning_launches(const Recording&, Durations&, Latencies&);
+void with_own_cpu(const Recording&, Durations&, Latencies&);
 void with_reads_at_once(const Recording&, Durations&, Latencies&);
 void without_copies(const Recording&, Durations&, Latencies&);
 void with_pinned_copies(const Recording&, Durations&, Latencies&);

@@ -93,10 +93,11 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "copies-one-stream",
                          "double-precision",
                          "launches-block",
+                         "cpu-contention",
                          "layout-conversion",
                          "no-input"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 53U);
+  EXPECT_EQ(ids.size(), 54U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {

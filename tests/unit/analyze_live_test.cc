@@ -317,6 +317,31 @@ TEST(LivePlanted, LaunchesThatReturnBehindTheirKernel) {
   EXPECT_DOUBLE_EQ(found.evidence[0].value.value_or(0), 20);
 }
 
+// Code before each step, in which the thread was ready to run and another program had its CPU, or the program's own.
+TEST(LivePlanted, AThreadThatWaitsForACpuIsNoHostCode) {
+  Loop loop;
+  loop.before_step = 4 * kMs;
+  const auto read = [](Trace trace, int64_t waited_ns) {
+    for (Row row = 0; row < trace.api_calls.size(); ++row)
+      if (trace.text(trace.api_calls.name[row]) == "cudaStreamSynchronize")
+        TraceBuilder(trace).add<HostPaces>({.start_ns = trace.api_calls.start_ns[row] + trace.api_calls.dur_ns[row],
+                                            .dur_ns = 1 * kUs,
+                                            .thread = trace.api_calls.thread[row],
+                                            .waited_ns = waited_ns});
+    return trace;
+  };
+  const Report report = report_of(read(run_loop(loop), 4 * kMs)), own = report_of(read(run_loop(loop), 0));
+  loop.before_step = 0;
+  const Report alone = report_of(read(run_loop(loop), 0));
+  ASSERT_EQ(first_finding(report), "cpu-contention");
+  const Finding& found = report.findings.front();
+  ASSERT_TRUE(found.gain);
+  EXPECT_NEAR(found.gain->to / found.gain->from, step_ms_of(alone) / step_ms_of(report), 0.05);
+  EXPECT_NEAR(found.evidence[0].value.value_or(0), 4, 0.5) << "the first step has no reading before it";
+  EXPECT_EQ(finding_of(own, "cpu-contention"), nullptr);
+  EXPECT_EQ(first_finding(own), "host-preprocessing");
+}
+
 // What has its cause in one function, and what every model has everywhere.
 TEST(LivePlanted, PassesOfOneFunctionAreACauseThoseOfAllAreNone) {
   for (const int others : {4, 10}) {

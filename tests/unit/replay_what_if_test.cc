@@ -27,6 +27,8 @@ struct Simple {
   int reads = 0;          // within a step, each a copy to the host and a wait
   int64_t code_ns = 0;    // of the host in the middle of a step
   int64_t malloc_ns = 0;  // of an allocation in the middle of a step
+  int64_t taken_ns = 0;   // by another program that gets the CPU in the middle of a step
+  bool probes = false;    // at the end of each step: how long the thread waited for a CPU
 
   TestTrace made() const {
     TestTrace b;
@@ -54,12 +56,15 @@ struct Simple {
           wait(0);
         }
         if (i == launches / 2) {
-          host += code_ns;
+          host += code_ns + taken_ns;
           if (malloc_ns > 0) b.api("cudaMalloc", host - 2'000, malloc_ns);
           host += malloc_ns;
         }
       }
       wait(0);
+      if (probes)
+        TraceBuilder(b.trace).add<HostPaces>(
+            {.start_ns = host + 1'000, .dur_ns = 4'000, .thread = 0, .waited_ns = taken_ns});
       b.annotation("decode", begin, host - begin);
       host += 20'000;
     }
@@ -102,6 +107,32 @@ Simulated simulate(const Program& program, std::string_view id, const RecorderCo
 }
 
 double step_of(const Simple& program) { return simulate(program, "no-communication").now_ns; }
+
+// Steps that lose 4 ms each to another program; the first probe has none before it, so that nothing is known of that step.
+TEST(WhatIf, OwnCpuIsWhatTheProgramTakesAlone) {
+  Simple shared, alone;
+  shared.taken_ns = 4'000'000;
+  shared.probes = true;
+  const Simulated result = simulate(shared, "own-cpu");
+  EXPECT_NEAR(result.now_ns - step_of(alone), 4e6, 2e3);
+  EXPECT_NEAR(result.then_ns, step_of(alone), 2e3);
+  // Code of the program itself is not taken for it, and without readings nothing is known.
+  Simple slow;
+  slow.code_ns = 4'000'000;
+  slow.probes = true;
+  EXPECT_EQ(simulate(slow, "own-cpu").then_ns, step_of(slow));
+  shared.probes = false;
+  EXPECT_EQ(simulate(shared, "own-cpu").then_ns, step_of(shared));
+}
+
+// A wait for the GPU is the longest stretch: the CPU was taken while nobody needed it, for all that is known.
+TEST(WhatIf, OwnCpuTakesNothingOfWaits) {
+  Simple waiting;
+  waiting.kernel_ns = 200'000;
+  waiting.taken_ns = 500'000;
+  waiting.probes = true;
+  EXPECT_NEAR(simulate(waiting, "own-cpu").then_ns, step_of(waiting), 2e3);
+}
 
 TEST(WhatIf, EveryOneHasANameOfItsOwn) {
   for (const WhatIf& one : what_ifs()) {
