@@ -16,6 +16,17 @@ NoInput::NoInput(const Trace& trace) {
                                   [](int64_t cpu_ns) { return cpu_ns % kCoarseClockNs == 0; });
   if (coarse) return;
   const auto end_of = [&](Row row) { return readings.start_ns[row] + readings.dur_ns[row]; };
+  // A thread that is ready to run and has no CPU lacks none of its input.
+  const HostPaces& paces = trace.host_paces;
+  std::map<ThreadId, std::vector<Row>> probes;  // in order of time
+  for (Row row = 0; row < paces.size(); ++row) probes[paces.thread[row]].push_back(row);
+  const auto wanted_cpu = [&](ThreadId thread, int64_t end_ns, int64_t dur_ns) {
+    const auto of = probes.find(thread);
+    if (of == probes.end()) return false;
+    const auto behind = std::partition_point(of->second.begin(), of->second.end(),
+                                             [&](Row row) { return paces.start_ns[row] < end_ns; });
+    return behind != of->second.end() && paces.waited_ns[*behind] * 2 >= dur_ns;
+  };
   std::map<int64_t, std::vector<Row>> processes;  // readings in order of their end
   for (Row row = 0; row < readings.size(); ++row)
     if (readings.thread[row] < trace.threads.size())
@@ -25,7 +36,8 @@ NoInput::NoInput(const Trace& trace) {
     for (const Row row : rows) {
       const auto later = std::partition_point(rows.begin(), rows.end(),
                                               [&](Row one) { return end_of(one) <= readings.start_ns[row]; });
-      if (later == rows.begin()) continue;
+      if (later == rows.begin() || readings.dur_ns[row] == 0) continue;
+      if (wanted_cpu(readings.thread[row], end_of(row), readings.dur_ns[row])) continue;
       const int64_t used_ns = readings.cpu_ns[row] - readings.cpu_ns[*(later - 1)];
       if (used_ns >= 0 && used_ns * kUsedMostPart <= readings.dur_ns[row])
         stretches_[readings.thread[row]].push_back({readings.start_ns[row], end_of(row)});

@@ -35,6 +35,36 @@ TEST(NoInput, IsLongCodeThatNoCpuRan) {
   EXPECT_TRUE(NoInput(Trace()).empty());
 }
 
+// Code of 2 ms behind a wait that keeps a CPU busy for 3 ms, all of which lie between two readings at ends of code.
+TEST(NoInput, IsSeenBehindWaitsThatUseACpu) {
+  for (const bool at_waits : {false, true}) {
+    TestTrace b;
+    int64_t cpu_ns = 7'000'001;
+    for (int i = 0; i < 5; ++i) {
+      const int64_t waited = i * 5'000'000 + 3'000'000;
+      cpu_ns += 3'000'000;
+      if (at_waits)
+        TraceBuilder(b.trace).add<CpuReadings>({.start_ns = waited, .dur_ns = 0, .thread = 0, .cpu_ns = cpu_ns});
+      cpu_ns += 40'000;
+      TraceBuilder(b.trace).add<CpuReadings>({.start_ns = waited, .dur_ns = 2'000'000, .thread = 0, .cpu_ns = cpu_ns});
+    }
+    b.annotation("thread", 0, 1);
+    const NoInput idle(std::move(b.build()));
+    EXPECT_EQ(idle.holds(0, 8'000'000, 10'000'000), at_waits);
+    EXPECT_FALSE(idle.holds(0, 7'000'000, 8'000'000)) << "the wait itself";
+  }
+}
+
+TEST(NoInput, IsNoneWhereTheThreadWantedACpu) {
+  for (const int64_t waited_ns : {100'000, 900'000}) {
+    Trace trace = read(10'000);
+    for (int i = 0; i < 5; ++i)
+      TraceBuilder(trace).add<HostPaces>(
+          {.start_ns = i * 10'000'000 + 2'000'000, .dur_ns = 4'000, .thread = 0, .waited_ns = waited_ns});
+    EXPECT_EQ(NoInput(trace).empty(), waited_ns == 900'000);
+  }
+}
+
 // What the threads of a process use is used by none of another.
 TEST(NoInput, KeepsProcessesApart) {
   Trace trace = read(10'000);

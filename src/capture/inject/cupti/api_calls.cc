@@ -128,6 +128,15 @@ bool allocates(std::string_view name) {
 // Host code that is long enough to ask where it is, and not so long that nothing was recorded meanwhile.
 constexpr int64_t kHostCodeLeastNs = 100'000, kHostCodeMostNs = 1'000'000'000;
 
+// What the program has used of its CPUs when something long ends. Between the end of a wait and that of the code behind
+// it lies the code alone: a thread that waits for the GPU uses a CPU all along, and a program that waits for its input
+// none.
+void read_cpu_time(ThreadLog& log, int64_t start_ns, int64_t end_ns) {
+  timespec used{};
+  if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0)
+    add_cpu_reading(log, start_ns, end_ns, used.tv_sec * 1'000'000'000LL + used.tv_nsec);
+}
+
 // Where the program is at the start of a call.
 void place_call(const KnownCall& call, ThreadState& state) {
   const int64_t code_ns = state.api_end_ns == 0 ? 0 : state.api_start_ns - state.api_end_ns;
@@ -135,12 +144,8 @@ void place_call(const KnownCall& call, ThreadState& state) {
   if (!after_code && !call.allocates) return;
   ThreadLog* const log = state.log != nullptr ? state.log : make_thread_log();
   if (log == nullptr) return;
-  if (after_code) {
-    // Whether that was code, or waiting for something that is no GPU, which other threads may do meanwhile.
-    timespec used{};
-    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0)
-      add_cpu_reading(*log, state.api_end_ns, state.api_start_ns, used.tv_sec * 1'000'000'000LL + used.tv_nsec);
-  }
+  // Whether that was code, or waiting for something that is no GPU, which other threads may do meanwhile.
+  if (after_code) read_cpu_time(*log, state.api_end_ns, state.api_start_ns);
   const Id stack = python_stack_id(*log);
   if (stack == 0) return;
   if (after_code) add_host_place(*log, spool::PlaceKind::kHostCode, stack, state.api_end_ns, state.api_start_ns);
@@ -206,6 +211,7 @@ void record(KnownCall& call, uint32_t layer, uint32_t cbid, const cupti::Callbac
     std::memcpy(&event.payload, &target.event, sizeof event.payload);
   }
   append(*log, event);
+  if (call.waits && event.end_ns - event.start_ns >= kHostCodeLeastNs) read_cpu_time(*log, event.end_ns, event.end_ns);
 }
 
 }  // namespace
