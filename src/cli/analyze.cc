@@ -120,6 +120,7 @@ int run(AnalyzeArguments& options) {
     return report_error(status.error());
   if (const Status status = choose_ceilings(options.ceilings, options.analyze); !status)
     return report_error(status.error());
+  add_ceilings_of(options.ceilings, options.paths, options.analyze);
   // A page to read is shorter than a file to process.
   constexpr size_t kTextRows = 12;
   options.analyze.top = options.top.value_or(options.output.is_text() ? kTextRows : 0);

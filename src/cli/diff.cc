@@ -100,6 +100,7 @@ class SideReader {
 
   Result<diff::Run> read(const std::string& word) {
     LLMPROF_ASSIGN(const std::vector<std::string> paths, recordings_named(word));
+    add_ceilings_of(options_.ceilings, paths, analyze_);
     Result<Trace> trace = import_files(paths);
     if (!trace) return tl::unexpected<Error>(name_other_file(paths.front(), trace.error()));
     LLMPROF_CHECK(check_reportable(*trace));

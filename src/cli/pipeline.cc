@@ -162,6 +162,22 @@ Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options) {
   return {};
 }
 
+void add_ceilings_of(const CeilingsOption& option, const std::vector<std::string>& recordings,
+                     AnalyzeOptions& options) {
+  if (option.choice != "auto") return;
+  for (const std::string& recording : recordings)
+    for (MeasuredCeilings& one : ceilings_in(ceilings_folder_of(recording))) {
+      const bool known =
+          std::any_of(options.measured.begin(), options.measured.end(), [&](const MeasuredCeilings& kept) {
+            return kept.device_key == one.device_key && (has_rates(kept) || !has_rates(one)) &&
+                   (!kept.recorder_ns.empty() || one.recorder_ns.empty());
+          });
+      // The first of a device is taken: those with rates before those that only say what recording costs.
+      if (!known)
+        options.measured.insert(has_rates(one) ? options.measured.begin() : options.measured.end(), std::move(one));
+    }
+}
+
 Status check_reportable(const Trace& trace) {
   if (!can_report(trace)) return tl::unexpected<Error>(no_gpu_activity(trace));
   return {};

@@ -25,6 +25,8 @@ void add_ceilings_option(const Command& command, CeilingsOption& option);
 // auto: all that are kept here, of which analyze() takes those of the recorded device. The error names a FILE that
 // cannot be read.
 Status choose_ceilings(const CeilingsOption& option, AnalyzeOptions& options);
+// auto: with them what recordings hold of devices of which less is kept here.
+void add_ceilings_of(const CeilingsOption& option, const std::vector<std::string>& recordings, AnalyzeOptions& options);
 
 // --redact.
 void add_redact_option(const Command& command, bool& redact);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "analyze/analysis.h"
 #include "base/nearest.h"
@@ -22,6 +23,7 @@
 #include "cli/run_program.h"
 #include "cli/stored_run.h"
 #include "hardware/hardware.h"
+#include "hardware/measured.h"
 #include "model/catalogue.h"
 
 namespace llmprof::cli {
@@ -197,6 +199,18 @@ bool saw_anything(const Trace& trace, const launch::LaunchOutcome& outcome) {
   return work || (outcome.watched > 0 && !trace.gpu_samples.empty());
 }
 
+// What `llmprof peaks` measured of the recorded GPUs goes with the recording: without it, what recording cost is taken
+// out here and stays in wherever else it is read.
+void keep_ceilings(const RunArguments& options) {
+  const std::vector<std::string> uuids = launch::recorded_uuids(options.launch.folder);
+  for (const MeasuredCeilings& one : kept_ceilings()) {
+    if (std::find(uuids.begin(), uuids.end(), one.uuid) == uuids.end()) continue;
+    const std::string name = std::filesystem::path(ceilings_path(one.device_key)).filename().string();
+    const Status kept = write_ceilings(ceilings_folder_of(options.launch.folder) + "/" + name, one);
+    if (!kept) say(options, kept.error().text());
+  }
+}
+
 void report(const RunArguments& options, const DeriveOptions& derive_options, const launch::LaunchOutcome& outcome,
             StoredRun& stored) {
   const std::string& folder = options.launch.folder;
@@ -325,6 +339,7 @@ int run(RunArguments& options, const Command& command, const ProgramArguments& p
   }
   const Result<launch::LaunchOutcome> outcome = launch::launch(options.launch);
   if (!outcome) return failed(outcome.error());
+  if (!options.forgotten) keep_ceilings(options);
   report(options, derive_options, *outcome, *stored);
   return keep(*stored, options.launch.folder, outcome->exit_code);
 }

@@ -252,13 +252,17 @@ Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string
   return ceilings;
 }
 
+std::string ceilings_folder_of(const std::string& recording) { return recording + "/ceilings"; }
+
 std::vector<MeasuredCeilings> kept_ceilings() {
+  return ceilings_in(std::filesystem::path(ceilings_path("x")).parent_path().string());
+}
+
+std::vector<MeasuredCeilings> ceilings_in(const std::string& folder) {
   constexpr size_t kFilesMax = 64;
-  const std::string any = ceilings_path("x");
   std::error_code none;
   std::vector<std::string> paths;
-  for (std::filesystem::directory_iterator at(std::filesystem::path(any).parent_path(), none), end; at != end;
-       at.increment(none)) {
+  for (std::filesystem::directory_iterator at(folder, none), end; at != end; at.increment(none)) {
     if (none) break;
     if (at->path().extension() == ".json") paths.push_back(at->path().string());
   }

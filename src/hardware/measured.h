@@ -48,8 +48,12 @@ Result<MeasuredCeilings> read_ceilings(const std::string& path);
 Result<MeasuredCeilings> parse_ceilings(std::string_view text, const std::string& path);
 // As write_ceilings writes it.
 std::string ceilings_text(const MeasuredCeilings& ceilings);
-// All that are kept here, at most 64, in the order of their files' names; files that are damaged are left out.
+// All that are in a folder, at most 64, in the order of their files' names; files that are damaged are left out.
+std::vector<MeasuredCeilings> ceilings_in(const std::string& folder);
+// Those that are kept here.
 std::vector<MeasuredCeilings> kept_ceilings();
+// Where a recording holds those of its GPUs, so that it says the same wherever it is read.
+std::string ceilings_folder_of(const std::string& recording);
 // Makes the folders, writes beside and renames.
 Status write_ceilings(const std::string& path, const MeasuredCeilings& ceilings);
 

@@ -203,16 +203,23 @@ Status write_session_file(const std::string& folder, const SessionRecord& record
               "check that the disk is not full");
 }
 
-std::vector<std::string> recorded_gpus(const std::string& folder) {
+namespace {
+
+std::vector<std::string> of_recorded_gpus(const std::string& folder, std::string_view field) {
   std::ifstream file(folder + "/session.json", std::ios::binary);
   const Result<JsonDocument> document =
       JsonDocument::parse(std::string{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
-  std::vector<std::string> names;
-  if (!document) return names;
+  std::vector<std::string> texts;
+  if (!document) return texts;
   for (const JsonValue gpu : document->root()["gpus"].entries())
-    if (const std::optional<std::string_view> name = gpu["name"].text()) names.emplace_back(*name);
-  return names;
+    if (const std::optional<std::string_view> text = gpu[field].text()) texts.emplace_back(*text);
+  return texts;
 }
+
+}  // namespace
+
+std::vector<std::string> recorded_gpus(const std::string& folder) { return of_recorded_gpus(folder, "name"); }
+std::vector<std::string> recorded_uuids(const std::string& folder) { return of_recorded_gpus(folder, "uuid"); }
 
 RunningEntry::RunningEntry(const std::string& session_folder) {
   const std::string folder = register_folder();

@@ -45,6 +45,8 @@ Status write_session_file(const std::string& folder, const SessionRecord& record
 
 // Names of the GPUs that a session's description lists; none where it cannot be read.
 std::vector<std::string> recorded_gpus(const std::string& folder);
+// Their UUIDs.
+std::vector<std::string> recorded_uuids(const std::string& folder);
 
 // Entered in ${XDG_RUNTIME_DIR:-/tmp}/llmprof-UID/ for as long as the object lives. Never fails: without the entry,
 // `ctl` has to be told the folder.
