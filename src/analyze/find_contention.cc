@@ -1,5 +1,5 @@
-// Threads that issue CUDA calls and are ready to run while others have their CPU: another process on the same core, more
-// threads than CPUs, or the CPU limit of a container.
+// Threads that issue CUDA calls and are ready to run while others have their CPU: another process on the same core,
+// more threads than CPUs, or the CPU limit of a container.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,8 +44,8 @@ std::map<uint32_t, CpuWaits> cpu_waits(const FindingContext& finding) {
     const auto before = before_ns.find(thread);
     if (before != before_ns.end() && paces.waited_ns[row] > 0) {
       const int64_t middle_ns = before->second + (paces.start_ns[row] - before->second) / 2;
-      for (size_t s = static_cast<size_t>(
-               std::upper_bound(steps.start_ns.begin(), steps.start_ns.end(), middle_ns) - steps.start_ns.begin());
+      for (size_t s = static_cast<size_t>(std::upper_bound(steps.start_ns.begin(), steps.start_ns.end(), middle_ns) -
+                                          steps.start_ns.begin());
            s-- > 0;) {
         if (threads[s] != thread) continue;
         if (steps.end_ns[s] < middle_ns) break;
@@ -82,9 +82,11 @@ void find_cpu_contention(const FindingContext& finding) {
         measured("the most between two readings", static_cast<double>(waits.longest_ns) / 1e6, Unit::kMs),
         measured("readings with such a wait", static_cast<double>(waits.readings), Unit::kOne)};
     out.advice = {
-        "Give the program CPUs of its own: no other busy process on its cores, no pinning of several threads to one core "
+        "Give the program CPUs of its own: no other busy process on its cores, no pinning of several threads to one "
+        "core "
         "(taskset, numactl, OMP_PROC_BIND), fewer threads than CPUs (OMP_NUM_THREADS).",
-        "In a container, raise its CPU limit: /sys/fs/cgroup/cpu.stat counts in nr_throttled how often it was reached."};
+        "In a container, raise its CPU limit: /sys/fs/cgroup/cpu.stat counts in nr_throttled how often it was "
+        "reached."};
     out.bound = stage.bound_of_waiting(gain_ns);
   }
 }

@@ -24,7 +24,7 @@ struct Mended {
   std::array<std::string_view, 3> part_of = {};
   // Every model has some of it everywhere: a cause only where one function has most of it.
   bool spread = false;
-  bool distorts = false;  // while it is there nobody knows what the others are: it comes first
+  bool distorts = false;   // while it is there nobody knows what the others are: it comes first
   bool has_places = true;  // whether the code that it befell has anything to do with it
   bool is_part() const { return !part_of[0].empty(); }
   bool is_part_of(std::string_view id) const {

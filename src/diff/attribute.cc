@@ -13,6 +13,7 @@
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
 #include "diff/exchange.h"
+#include "diff/pace.h"
 
 namespace llmprof::diff {
 namespace {
@@ -43,6 +44,8 @@ std::string_view in_words(DiffPart part) {
       return "host code between CUDA calls";
     case DiffPart::kCount:
       return "number of launches";
+    case DiffPart::kPace:
+      return "pace of the host";
     case DiffPart::kOther:
       break;
   }
@@ -229,8 +232,11 @@ std::vector<DiffPart> parts_of(PartSet set) {
 void align_pairs(const PreparedRun& a, const std::vector<StepId>& steps_a, const PreparedRun& b,
                  const std::vector<StepId>& steps_b, Exchange& exchange) {
   Names names;
+  std::vector<AlignedStep> aligned;
+  std::vector<bool> is_counted;
   const auto add = [&](StepId step_a, StepId step_b, bool counted) {
-    exchange.add(align_steps(*a.recording, a.calls[step_a], *b.recording, b.calls[step_b], names), counted);
+    aligned.push_back(align_steps(*a.recording, a.calls[step_a], *b.recording, b.calls[step_b], names));
+    is_counted.push_back(counted);
   };
   std::set<StepId> done_a(steps_a.begin(), steps_a.end()), done_b(steps_b.begin(), steps_b.end());
   for (size_t i = 0; i < steps_a.size(); ++i) {
@@ -242,6 +248,8 @@ void align_pairs(const PreparedRun& a, const std::vector<StepId>& steps_a, const
     done_b.insert(before_b);
     add(before_a, before_b, false);
   }
+  exchange.set_pace(pace_between(exchange.a(), exchange.b(), aligned));
+  for (size_t i = 0; i < aligned.size(); ++i) exchange.add(aligned[i], is_counted[i]);
   exchange.finish();
 }
 
@@ -307,30 +315,76 @@ const Attributor::Prepared& Attributor::prepared(const Run& run) {
   return *found;
 }
 
+namespace {
+
+// As many steps of both, next to their medians.
+struct MiddleSteps {
+  std::vector<StepId> a, b;
+};
+MiddleSteps middle_steps_of(const PreparedRun& a, const StepGroup& group_a, const PreparedRun& b,
+                            const StepGroup& group_b) {
+  const std::vector<StepId> replayed_a = replayed_steps(a), replayed_b = replayed_steps(b);
+  MiddleSteps out{middle_steps(a.run.trace, group_a, replayed_a, kPairsMost),
+                  middle_steps(b.run.trace, group_b, replayed_b, kPairsMost)};
+  const size_t pairs = std::min(out.a.size(), out.b.size());
+  out.a = middle_steps(a.run.trace, group_a, replayed_a, pairs);
+  out.b = middle_steps(b.run.trace, group_b, replayed_b, pairs);
+  return out;
+}
+
+}  // namespace
+
+std::optional<StepAtPace> Attributor::at_pace(const GroupOfRun& at, const GroupOfRun& run) {
+  const PreparedRun& of_a = prepared(*at.run);
+  const PreparedRun& of_b = prepared(*run.run);
+  const MiddleSteps steps = middle_steps_of(of_a, *at.group, of_b, *run.group);
+  if (steps.b.empty() || std::max(replay_error(of_a, steps.a), replay_error(of_b, steps.b)) > kReplayErrorMost)
+    return {};
+  const bool without = of_a.costs->known() && of_b.costs->known();
+  const Replayable as_a = of_a.as_replayable(*at.group, without), as_b = of_b.as_replayable(*run.group, without);
+  Exchange exchange(as_a, as_b);
+  align_pairs(of_a, steps.a, of_b, steps.b, exchange);
+  if (!exchange.pace().known() && at.run != run.run) return {};
+  std::vector<double> logarithms;
+  for (const int64_t ns : exchange.at_pace_of_a(steps.b))
+    if (ns > 0) logarithms.push_back(std::log(static_cast<double>(ns)));
+  if (logarithms.empty()) return {};
+  const double count = static_cast<double>(logarithms.size());
+  double mean = 0, squares = 0;
+  for (const double one : logarithms) mean += one / count;
+  for (const double one : logarithms) squares += (one - mean) * (one - mean);
+  StepAtPace out;
+  out.ms = std::exp(mean) / 1e6;
+  out.steps = static_cast<int64_t>(logarithms.size());
+  out.pace = exchange.pace();
+  if (logarithms.size() > 1) {
+    constexpr double kNormal95 = 1.96;
+    const double half = kNormal95 * std::sqrt(squares / (count - 1) / count);
+    out.low_ms = out.ms * std::exp(-half);
+    out.high_ms = out.ms * std::exp(half);
+  }
+  return out;
+}
+
 Attribution Attributor::attribute(const GroupOfRun& a, const GroupOfRun& b) {
   const PreparedRun& of_a = prepared(*a.run);
   const PreparedRun& of_b = prepared(*b.run);
   const Trace& trace_a = a.run->trace;
   const Trace& trace_b = b.run->trace;
-  const std::vector<StepId> replayed_a = replayed_steps(of_a), replayed_b = replayed_steps(of_b);
-  std::vector<StepId> steps_a = middle_steps(trace_a, *a.group, replayed_a, kPairsMost);
-  std::vector<StepId> steps_b = middle_steps(trace_b, *b.group, replayed_b, kPairsMost);
-  const size_t pairs = std::min(steps_a.size(), steps_b.size());
-  if (pairs == 0)
+  const MiddleSteps steps = middle_steps_of(of_a, *a.group, of_b, *b.group);
+  if (steps.a.empty())
     return by_sums(*a.run, *a.group, *b.run, *b.group,
                    "a recording holds no launches of these steps, or not all of them");
-  steps_a = middle_steps(trace_a, *a.group, replayed_a, pairs);
-  steps_b = middle_steps(trace_b, *b.group, replayed_b, pairs);
   const auto rows = [](const Trace& trace) {
     return static_cast<double>(trace.api_calls.size() + trace.gpu_ops.size());
   };
   if (std::max(rows(trace_a), rows(trace_b)) * static_cast<double>(1U << kDiffParts) > kWorkMost)
     return by_sums(*a.run, *a.group, *b.run, *b.group, "the recordings are too large to be replayed hundreds of times");
-  const double error = std::max(replay_error(of_a, steps_a), replay_error(of_b, steps_b));
+  const double error = std::max(replay_error(of_a, steps.a), replay_error(of_b, steps.b));
   if (error > kReplayErrorMost)
     return by_sums(*a.run, *a.group, *b.run, *b.group,
                    fmt::format("replay gives these steps back {:.0f} % wrong", 100 * error));
-  return by_replay(of_a, *a.group, steps_a, of_b, *b.group, steps_b);
+  return by_replay(of_a, *a.group, steps.a, of_b, *b.group, steps.b);
 }
 
 }  // namespace llmprof::diff

@@ -18,9 +18,11 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "diff/exchange.h"
 #include "diff/match.h"
 #include "results/diff.h"
 
@@ -33,6 +35,15 @@ struct Attribution {
   bool known() const { return !shares.empty() || why_not.empty(); }
 };
 
+// Recorded steps of a run next to its median, without the recorder where that is known, and with the host at the pace
+// of another run (pace.h).
+struct StepAtPace {
+  double ms = 0;
+  std::optional<double> low_ms, high_ms;  // 95 % interval by their spread
+  int64_t steps = 0;
+  HostPaceRatio pace;  // from the other run to this one
+};
+
 // Runs are prepared for replay once; they must outlive it.
 class Attributor {
  public:
@@ -42,6 +53,9 @@ class Attributor {
   Attributor& operator=(const Attributor&) = delete;
 
   Attribution attribute(const GroupOfRun& a, const GroupOfRun& b);
+  // Of `run`, at the pace of `at`, which may be the same; nothing where steps cannot be replayed or have too few places
+  // in common.
+  std::optional<StepAtPace> at_pace(const GroupOfRun& at, const GroupOfRun& run);
 
  private:
   struct Prepared;

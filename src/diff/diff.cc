@@ -24,9 +24,21 @@ constexpr size_t kAttributedMost = 4;
 // A step that waits for the host so much is one of the host.
 constexpr double kMostly = 0.5;
 
+// Hosts whose paces differ by more (of the logarithm) are not at full pace, whatever the probes of each say.
+constexpr double kPaceMoved = 0.05;
+
+// Steps of both sides with the host at the pace of one run of the first.
+struct AtPace {
+  SideFigures a, b;
+  Change change;
+  HostPaceRatio pace;  // from the run of the first side to that of the other that is nearest to its median
+  bool moved = false;  // in any of the runs
+};
+
 // One shape of one stage, in all runs that have it.
 struct Matched {
   std::vector<std::pair<const Run*, StepGroup>> a, b;
+  std::optional<AtPace> at_pace;
 };
 
 GroupsOfSide groups_of(const std::vector<std::pair<const Run*, StepGroup>>& side) {
@@ -41,18 +53,23 @@ std::string what_and_shape(const StepGroup& group) {
 }
 
 // To the noise of the noisiest run.
-void widen(SideFigures& side, const Run& run, const DiffSide& of, double host_frac, bool full_pace) {
-  const bool contended = !full_pace && is_contended(cpu_waited_frac(run.report));
-  FigureOf figure;
-  figure.host_frac = host_frac;
-  figure.on_cpu = run.report.device && run.report.device->cpu;
-  figure.full_pace = full_pace || at_full_pace(of.cpu_slow_frac);
-  figure.unsure = contended || !side.runs.back().low;
+void widen(SideFigures& side, const FigureOf& figure, double host_frac, bool contended) {
   const Noise noise = noise_of(figure);
   side.noise = {std::max(side.noise.p90, noise.p90), std::max(side.noise.p95, noise.p95),
                 std::max(side.noise.p98, noise.p98)};
   side.unsure |= figure.unsure && host_frac > kMostly;
   side.contended |= contended;
+}
+
+// `pace_moved`: between the runs that are compared.
+void widen(SideFigures& side, const Run& run, const DiffSide& of, double host_frac, bool full_pace, bool pace_moved) {
+  const bool contended = !full_pace && is_contended(cpu_waited_frac(run.report));
+  FigureOf figure;
+  figure.host_frac = host_frac;
+  figure.on_cpu = run.report.device && run.report.device->cpu;
+  figure.full_pace = !pace_moved && (full_pace || at_full_pace(of.cpu_slow_frac));
+  figure.unsure = contended || !side.runs.back().low;
+  widen(side, figure, host_frac, contended);
 }
 
 // Compares one side with the first.
@@ -64,10 +81,13 @@ class Pair {
 
   void run() {
     match();
+    for (Matched& matched : matched_)
+      if (is_first_of_its_stage(matched)) set_at_pace(matched);
     for (const DiffMetric metric : {DiffMetric::kTtft, DiffMetric::kTpot, DiffMetric::kRate}) add_headline(metric);
     std::set<std::pair<std::string, std::string>> tables;  // stages that have theirs
     for (const Matched& matched : matched_) {
       add_step(matched);
+      add_step_at_pace(matched);
       const StepGroup& first = matched.a.front().second;
       if (!tables.emplace(first.name, std::to_string(first.device)).second) continue;
       const GroupsOfSide a = groups_of(matched.a), b = groups_of(matched.b);
@@ -148,6 +168,83 @@ class Pair {
     out_.cannot_tell.push_back({std::move(question) + which, std::move(why), std::move(advice)});
   }
 
+  bool is_first_of_its_stage(const Matched& matched) const {
+    const StepGroup& mine = matched.a.front().second;
+    for (const Matched& one : matched_) {
+      const StepGroup& other = one.a.front().second;
+      if (other.name == mine.name && other.device == mine.device) return &one == &matched;
+    }
+    return false;
+  }
+
+  // Steps that hardly wait for the host have no need of it.
+  void set_at_pace(Matched& matched) {
+    constexpr double kHostLeast = 0.10;
+    const auto middle = [](const std::vector<std::pair<const Run*, StepGroup>>& runs) {
+      std::vector<double> values;
+      for (const auto& [run, group] : runs)
+        if (const std::optional<Figure> figure = step_figure(*run, group)) values.push_back(figure->value);
+      return values.empty() ? 0 : median_of(std::move(values));
+    };
+    const double middle_a = middle(matched.a), middle_b = middle(matched.b);
+    if (middle_a <= 0 || middle_b <= 0) return;
+    const GroupOfRun at = nearest_run(matched.a, middle_a), nearest = nearest_run(matched.b, middle_b);
+    if (std::max(host_frac(at.run->report, *at.group), host_frac(nearest.run->report, *nearest.group)) < kHostLeast)
+      return;
+    AtPace out;
+    const auto add = [&](const std::vector<std::pair<const Run*, StepGroup>>& runs, SideFigures& side) {
+      for (const auto& [run, group] : runs) {
+        const std::optional<StepAtPace> step = attributor_.at_pace(at, {run, &group});
+        if (!step) return false;
+        side.runs.push_back({step->ms, step->low_ms, step->high_ms, step->steps});
+        FigureOf figure;
+        figure.host_frac = host_frac(run->report, group);
+        figure.on_cpu = run->report.device && run->report.device->cpu;
+        figure.at_pace = true;
+        figure.unsure = !step->low_ms;
+        widen(side, figure, figure.host_frac, false);
+        out.moved |= std::abs(std::log(step->pace.code)) > kPaceMoved;
+        if (run == nearest.run) out.pace = step->pace;
+      }
+      return true;
+    };
+    if (!add(matched.a, out.a) || !add(matched.b, out.b)) return;
+    out.change = compare(out.a, out.b, false);
+    matched.at_pace = std::move(out);
+  }
+
+  bool pace_moved(StageKind kind) const {
+    return std::any_of(matched_.begin(), matched_.end(), [kind](const Matched& one) {
+      return one.at_pace && one.at_pace->moved && one.a.front().second.kind == kind;
+    });
+  }
+
+  // What was measured holds the pace of the host. A few runs say of a program only what its steps at one pace say too.
+  void agree_with_pace(StageKind kind, bool by_ranks, DiffStage& row) const {
+    for (const Matched& matched : matched_) {
+      if (by_ranks || !matched.at_pace || !matched.at_pace->moved || matched.a.front().second.kind != kind) continue;
+      if (row.verdict == DiffVerdict::kAmbiguous || row.verdict == matched.at_pace->change.verdict) continue;
+      row.verdict = DiffVerdict::kAmbiguous;
+      row.reason = fmt::format(
+          "the host of the other side took {:.2f} times as long for the same code: what the program does, the step at "
+          "one pace of the host says",
+          matched.at_pace->pace.code);
+    }
+  }
+
+  void add_step_at_pace(const Matched& matched) {
+    if (!matched.at_pace) return;
+    const AtPace& of = *matched.at_pace;
+    const StepGroup& first = matched.a.front().second;
+    DiffStage& row = add_row(first.name, DiffMetric::kStepAtPace, of.change);
+    row.shape = shape_text(first, matched.b.front().second);
+    row.device = first.device;
+    row.reason = fmt::format(
+        "the host of the other side took {:.2f} times as long for the same code, {:.2f} times for "
+        "the same calls, which is not counted; {}",
+        of.pace.code, of.pace.calls, row.reason);
+  }
+
   // Where the pace of the CPU differs, figures of its full pace are compared, if all runs have them.
   bool compares_full_pace(DiffMetric metric) const {
     const bool slow = (of_a_.cpu_slow_frac && !at_full_pace(of_a_.cpu_slow_frac)) ||
@@ -165,7 +262,7 @@ class Pair {
       for (const Run& run : side)
         if (const std::optional<Figure> figure = headline(run.report, metric, full_pace)) {
           out.runs.push_back(*figure);
-          widen(out, run, of, host_frac(run, kind), full_pace);
+          widen(out, run, of, host_frac(run, kind), full_pace, pace_moved(kind));
         }
       return out;
     };
@@ -180,8 +277,10 @@ class Pair {
                   "llmprof analyze says why");
       return;
     }
-    DiffStage& row = add_row(std::string(name_of(kind)), metric, compare(a, b, metric == DiffMetric::kRate));
+    const Change change = compare(a, b, metric == DiffMetric::kRate);
+    DiffStage& row = add_row(std::string(name_of(kind)), metric, change);
     row.full_pace = full_pace;
+    agree_with_pace(kind, change.by_ranks, row);
     if (const std::string why = unlike(kind); !why.empty()) {
       row.verdict = DiffVerdict::kAmbiguous;
       row.reason = why;
@@ -221,14 +320,16 @@ class Pair {
       for (const auto& [run, group] : runs)
         if (const std::optional<Figure> figure = step_figure(*run, group)) {
           out.runs.push_back(*figure);
-          widen(out, *run, of, host_frac(run->report, group), false);
+          widen(out, *run, of, host_frac(run->report, group), false, pace_moved(group.kind));
         }
       return out;
     };
     const SideFigures a = figures(matched.a, of_a_), b = figures(matched.b, of_b_);
     if (a.runs.empty() || b.runs.empty()) return;
     const StepGroup& first = matched.a.front().second;
-    DiffStage& row = add_row(first.name, DiffMetric::kStep, compare(a, b, false));
+    const Change change = compare(a, b, false);
+    DiffStage& row = add_row(first.name, DiffMetric::kStep, change);
+    agree_with_pace(first.kind, change.by_ranks, row);
     row.shape = shape_text(first, matched.b.front().second);
     row.device = first.device;
     const bool decided = row.verdict == DiffVerdict::kFaster || row.verdict == DiffVerdict::kSlower;

@@ -153,22 +153,33 @@ void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
       continue;
     }
     const DiffPart part = part_of(a_.recording->kind(a));
-    const int64_t call_ns = b_.durations.call_ns[b] - a_.durations.call_ns[a];
-    const int64_t before_ns = b_.durations.before_ns[b] - a_.durations.before_ns[a];
     // What a call waits for is none of its own time: replay finds it out.
-    if (call_ns != 0 && !a_.recording->waits(a) && !b_.recording->waits(b)) {
-      edits_a_.calls.push_back({a, call_ns, part});
-      edits_b_.calls.push_back({b, -call_ns, part});
-      count(part, name_of_call(b_.trace(), b), static_cast<double>(call_ns), counted);
+    if (!a_.recording->waits(a) && !b_.recording->waits(b)) {
+      const int64_t of_a = a_.durations.call_ns[a], of_b = b_.durations.call_ns[b];
+      change_host(a, of_a, b, of_b, pace_.calls, part, &Edits::calls);
+      count(part, name_of_call(b_.trace(), b), static_cast<double>(of_b) - static_cast<double>(of_a) * pace_.calls,
+            counted);
     }
-    if (before_ns != 0) {
-      edits_a_.before.push_back({a, before_ns, DiffPart::kHost});
-      edits_b_.before.push_back({b, -before_ns, DiffPart::kHost});
-      const std::string place = before_ns > 0 ? host_place(b_.trace(), b, b_.durations.before_ns[b])
-                                              : host_place(a_.trace(), a, a_.durations.before_ns[a]);
-      count(DiffPart::kHost, place, static_cast<double>(before_ns), counted);
-    }
+    const int64_t of_a = a_.durations.before_ns[a], of_b = b_.durations.before_ns[b];
+    const double more_ns = static_cast<double>(of_b) - static_cast<double>(of_a) * pace_.code;
+    change_host(a, of_a, b, of_b, pace_.code, DiffPart::kHost, &Edits::before);
+    const std::string place = more_ns > 0 ? host_place(b_.trace(), b, of_b) : host_place(a_.trace(), a, of_a);
+    count(DiffPart::kHost, place, more_ns, counted);
   }
+}
+
+void Exchange::change_host(ApiCallId a, int64_t a_ns, ApiCallId b, int64_t b_ns, double pace, DiffPart part,
+                           std::vector<Changed> Edits::*where) {
+  const int64_t a_at_pace = std::llround(static_cast<double>(a_ns) * pace);
+  const int64_t b_at_pace = std::llround(static_cast<double>(b_ns) / pace);
+  const auto add = [where](Edits& edits, ApiCallId call, int64_t add_ns, DiffPart of) {
+    if (add_ns != 0) (edits.*where).push_back({call, add_ns, of});
+  };
+  if (a != kNoRow) add(edits_a_, a, a_at_pace - a_ns, DiffPart::kPace);
+  if (b != kNoRow) add(edits_b_, b, b_at_pace - b_ns, DiffPart::kPace);
+  if (a == kNoRow || b == kNoRow) return;
+  add(edits_a_, a, b_ns - a_at_pace, part);
+  add(edits_b_, b, a_ns - b_at_pace, part);
 }
 
 // A wait, a copy or an allocation that the other side does not have goes by its own part, with as much of the code
@@ -176,6 +187,12 @@ void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
 // they are on.
 void Exchange::add_alone(const Replayable& own, ApiCallId call, Edits& edits, double sign, bool counted) {
   const int64_t before = own.durations.before_ns[call], dispatch = own.recording->dispatch_ns();
+  const bool of_a = &own == &a_;
+  const auto at_pace = [&](int64_t ns, double pace, std::vector<Changed> Edits::*where) {
+    change_host(of_a ? call : ApiCallId(kNoRow), ns, of_a ? ApiCallId(kNoRow) : call, ns, pace, DiffPart::kPace, where);
+  };
+  at_pace(before, pace_.code, &Edits::before);
+  if (!own.recording->waits(call)) at_pace(own.durations.call_ns[call], pace_.calls, &Edits::calls);
   const ApiKind kind = own.recording->kind(call);
   const DiffPart part = part_of(kind);
   const int64_t program_ns = before > replay::kLongGapNs ? before - std::min(before, dispatch) : 0;
@@ -255,6 +272,10 @@ void Exchange::finish() {
     for (const ChangedOp& one : edits->ops)
       active_ |= bit_of(one.part) | (one.clock != 1 ? bit_of(DiffPart::kClock) : PartSet{0});
   }
+  if (pace_.known())
+    count(DiffPart::kPace,
+          fmt::format("the same code takes {:.2f} times as long, the same calls {:.2f}", pace_.code, pace_.calls), 1,
+          true);
   // Latencies of the two recordings are never quite the same.
   active_ |= bit_of(DiffPart::kLaunch) | bit_of(DiffPart::kWait) | bit_of(DiffPart::kOther) | bit_of(structure_);
   const int64_t steps = std::max<int64_t>(counted_, 1);
@@ -270,9 +291,12 @@ replay::Durations Exchange::durations_with(const Replayable& own, const Edits& e
   replay::Durations out = own.durations;
   const auto has = [set](DiffPart part) { return (set & bit_of(part)) != 0; };
   for (const Changed& one : edits.calls)
-    if (has(one.part)) out.call_ns[one.call] = std::max<int64_t>(0, out.call_ns[one.call] + one.add_ns);
+    if (has(one.part)) out.call_ns[one.call] += one.add_ns;
+  for (const Changed& one : edits.calls) out.call_ns[one.call] = std::max<int64_t>(0, out.call_ns[one.call]);
   for (const Changed& one : edits.before)
     if (has(one.part)) out.before_ns[one.call] += one.add_ns;
+  // Parts of a sum, of which one alone may take more away than there is.
+  for (const Changed& one : edits.before) out.before_ns[one.call] = std::max<int64_t>(0, out.before_ns[one.call]);
   for (const ChangedOp& one : edits.ops) {
     double ns = static_cast<double>(out.op_ns[one.op]) * (has(DiffPart::kClock) ? one.clock : 1);
     if (has(one.part)) ns += one.rest_ns;
@@ -280,7 +304,7 @@ replay::Durations Exchange::durations_with(const Replayable& own, const Edits& e
   }
   for (const Alone& one : edits.alone) {
     if (((set | without) & bit_of(one.part)) == 0) continue;
-    out.before_ns[one.call] -= one.before_ns;
+    out.before_ns[one.call] = std::max<int64_t>(0, out.before_ns[one.call] - one.before_ns);
     if (!one.gone) continue;
     out.call_ns[one.call] = 0;
     out.no_wait[one.call] = 1;
@@ -323,6 +347,10 @@ double Exchange::window_with(bool on_b, PartSet changed, PartSet without, const 
   double sum = 0;
   for (const int64_t ns : windows) sum += static_cast<double>(ns);
   return windows.empty() ? 0 : sum / static_cast<double>(windows.size());
+}
+
+std::vector<int64_t> Exchange::at_pace_of_a(const std::vector<StepId>& steps_b) const {
+  return b_.replay->windows_of(steps_b, durations_with(b_, edits_b_, bit_of(DiffPart::kPace), 0), b_.latencies);
 }
 
 double Exchange::evaluate(PartSet set, const std::vector<StepId>& steps_a, const std::vector<StepId>& steps_b) const {

@@ -29,9 +29,23 @@ struct Replayable {
   const Trace& trace() const { return recording->trace(); }
 };
 
+// How much longer the host of B takes for the same as that of A (pace.h).
+struct HostPaceRatio {
+  double code = 1, calls = 1;
+  size_t places = 0;                           // of each at least
+  static constexpr size_t kFewestPlaces = 40;  // a part of fewer could be what was changed
+  bool known() const { return places >= kFewestPlaces; }
+};
+
 class Exchange {
  public:
   Exchange(const Replayable& a, const Replayable& b) : a_(a), b_(b) {}
+
+  // Before the first add().
+  void set_pace(const HostPaceRatio& pace) { pace_ = pace; }
+  const HostPaceRatio& pace() const { return pace_; }
+  const Replayable& a() const { return a_; }
+  const Replayable& b() const { return b_; }
 
   // Steps of both that stand for each other. `counted`: their differences by name are kept.
   void add(const AlignedStep& aligned, bool counted);
@@ -45,6 +59,8 @@ class Exchange {
   DiffPart structure() const { return structure_; }
   // As in A but for the parts in `set`: the mean window of the steps, ns.
   double evaluate(PartSet set, const std::vector<StepId>& steps_a, const std::vector<StepId>& steps_b) const;
+  // B's steps, each with the host at the pace of A, ns.
+  std::vector<int64_t> at_pace_of_a(const std::vector<StepId>& steps_b) const;
 
   // By part and name, b - a in ns, of all steps that were counted.
   const std::array<std::map<std::string, double>, kDiffParts>& by_name() const { return by_name_; }
@@ -89,6 +105,9 @@ class Exchange {
   void add_calls(const AlignedStep& aligned, bool counted);
   void add_alone(const Replayable& own, ApiCallId call, Edits& edits, double sign, bool counted);
   void add_ops(const AlignedStep& aligned, bool counted);
+  // What code or a call takes: at the other side's pace, and what it takes otherwise.
+  void change_host(ApiCallId a, int64_t a_ns, ApiCallId b, int64_t b_ns, double pace, DiffPart part,
+                   std::vector<Changed> Edits::*where);
   void change_op(GpuOpId a, double to_a_ns, GpuOpId b, double to_b_ns, DiffPart part);
   void change_one(const Replayable& own, GpuOpId op, double to_ns, double clock, DiffPart part, Edits& edits);
   double clock_factor(const Replayable& own, GpuOpId op, double factor) const;
@@ -99,6 +118,7 @@ class Exchange {
 
   const Replayable& a_;
   const Replayable& b_;
+  HostPaceRatio pace_;
   Edits edits_a_, edits_b_;
   Streams streams_a_, streams_b_;  // of the steps that are counted
   PartSet active_ = 0;

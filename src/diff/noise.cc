@@ -7,6 +7,7 @@ namespace llmprof::diff {
 
 Noise noise_of(const FigureOf& figure) {
   const Noise& host = figure.unsure                        ? kUnsureNoise
+                      : figure.at_pace                     ? kAtPaceNoise
                       : figure.full_pace && !figure.on_cpu ? kHostFullPaceNoise
                                                            : kHostNoise;
   const double of_host = figure.on_cpu ? 1 : std::clamp(figure.host_frac, 0.0, 1.0);

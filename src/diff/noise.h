@@ -8,8 +8,8 @@
 //
 // Fitted on equal processes on H100s and H200s that ran alone, without llmprof, and what is unsure on runs of the
 // reference workload on a CPU with busy neighbours (docs/results, `benchmarks/diff_noise.py`). The GPUs' machines are
-// virtual and share their cores; pairs of recordings on GPUs are still to be fitted. Runs that are repeated often
-// enough say by themselves what they differ by, and then nothing of this is used (verdict.h).
+// virtual and share their cores. Pairs of recordings on GPUs: steps with the host at one pace alone. Runs that are
+// repeated often enough say by themselves what they differ by, and then nothing of this is used (verdict.h).
 #pragma once
 
 #include <optional>
@@ -23,6 +23,9 @@ struct Noise {
 constexpr Noise kHostNoise = {0.44, 0.51, 0.59};           // as they ran: 85 sets of processes of eager programs
 constexpr Noise kHostFullPaceNoise = {0.093, 0.13, 0.30};  // steps at the full pace of the CPU: 23 sets
 constexpr Noise kGpuNoise = {0.035, 0.037, 0.044};         // steps of one CUDA graph: 8 sets
+// Recorded steps with the host at one pace (pace.h): 112 pairs of equal runs of an eager decoder on four H100s of a
+// host.
+constexpr Noise kAtPaceNoise = {0.075, 0.095, 0.11};
 // Of one or two steps, or where the program's threads waited for a CPU that others had: TTFT of one prompt a run.
 constexpr Noise kUnsureNoise = {0.80, 2.4, 2.6};
 
@@ -32,6 +35,7 @@ struct FigureOf {
   double host_frac = 1;    // part of the step that waits for the host
   bool on_cpu = false;     // the model runs on a CPU
   bool full_pace = false;  // it is of steps at full pace, or the CPU was hardly ever slow
+  bool at_pace = false;    // of recorded steps, with the host at one pace
   bool unsure = false;  // threads waited for a CPU, and it is not of steps in which they did not; or of too few steps
 };
 Noise noise_of(const FigureOf& figure);

@@ -171,6 +171,7 @@ Change compare(const SideFigures& a, const SideFigures& b, bool more_is_better) 
   const bool own_known = own_a && own_b;
   const Widths widths = widths_of(a, b, change, noise, own_a, own_b);
   out.by_repeats = widths.by_repeats;
+  out.by_ranks = widths.by_ranks;
   out.has_interval = widths.by_ranks || !(a.unsure || b.unsure);
   out.low = as_frac(change - widths.below95), out.high = as_frac(change + widths.above95);
   out.noise_frac = as_frac(widths.noise);

@@ -49,6 +49,7 @@ struct Change {
   bool has_interval = true;            // false: unsure figures of too few runs, of which it says nothing
   double noise_frac = 0;               // what two such sides differ by if nothing was changed
   bool by_repeats = false;             // where that comes from
+  bool by_ranks = false;               // enough runs for ranks, whatever they are distributed like
   DiffVerdict verdict = DiffVerdict::kAmbiguous;
   std::string reason;
 };

@@ -40,8 +40,8 @@ class ThreadHost {
   void take_out(int64_t waited_ns, int64_t start_ns, int64_t end_ns) {
     std::vector<HostStretch> stretches;
     const auto& begins = recording_.trace().api_calls.start_ns;
-    for (auto call = std::partition_point(calls_.begin(), calls_.end(),
-                                          [&](ApiCallId one) { return begins[one] <= start_ns; });
+    for (auto call =
+             std::partition_point(calls_.begin(), calls_.end(), [&](ApiCallId one) { return begins[one] <= start_ns; });
          call != calls_.end() && begins[*call] <= end_ns; ++call) {
       int64_t& before = durations_.before_ns[*call];
       int64_t& own = durations_.call_ns[*call];

@@ -45,6 +45,8 @@ std::string_view in_words(DiffMetric metric) {
       return "TPOT";
     case DiffMetric::kRate:
       return "rate";
+    case DiffMetric::kStepAtPace:
+      return "step at one pace of the host";
     case DiffMetric::kStep:
     case DiffMetric::kCount:
       break;
@@ -150,7 +152,8 @@ class DiffPage {
       if (const size_t at = whole.rfind(word); at != std::string::npos)
         whole = whole.substr(0, at) + ink_.accent(word) + whole.substr(at + word.size());
       out += whole;
-      if (row.verdict == DiffVerdict::kAmbiguous) out += ink_.dim(wrapped(row.reason, 6, 6));
+      if (row.verdict == DiffVerdict::kAmbiguous || row.metric == DiffMetric::kStepAtPace)
+        out += ink_.dim(wrapped(row.reason, 6, 6));
     }
     if (out.empty()) out = "  no stage of both sides can be compared\n";
     if (const std::string suffix = side_suffix(result_, side); !suffix.empty())

@@ -19,7 +19,7 @@ namespace llmprof {
 enum class DiffVerdict : uint8_t { kFaster, kSlower, kSame, kAmbiguous, kCount };
 std::string_view name_of(DiffVerdict verdict);  // "FASTER"
 
-enum class DiffMetric : uint8_t { kTtft, kTpot, kRate, kStep, kCount };
+enum class DiffMetric : uint8_t { kTtft, kTpot, kRate, kStep, kStepAtPace, kCount };
 std::string_view name_of(DiffMetric metric);  // "ttft"
 
 // What is exchanged between two runs to tell where their difference comes from.
@@ -32,9 +32,10 @@ enum class DiffPart : uint8_t {
   kCopy,            // copies between host and GPU, and inside it
   kHost,            // host code between CUDA calls
   kCount,           // how many launches there are, with what belongs to those that one side alone has
+  kPace,            // by how much longer the host takes for the same code and calls, whatever they are (diff/pace.h)
   kOther            // gaps between activities on the GPU, and calls that are none of these
 };
-inline constexpr size_t kDiffParts = 9;
+inline constexpr size_t kDiffParts = 10;
 std::string_view name_of(DiffPart part);  // "kernel-replaced"
 
 enum class DiffPresence : uint8_t { kBoth, kReplaced, kGone, kNew };
@@ -59,9 +60,9 @@ LLMPROF_RECORD(DiffSide, "diff_sides", "What is compared", LLMPROF_DIFF_SIDE_FIE
   F(std::vector<std::string>, not_known, "", "Which of these facts some recording does not hold")
 LLMPROF_RECORD(DiffComparable, "diff_comparable", "Whether the machines were the same", LLMPROF_DIFF_COMPARABLE_FIELDS)
 
-#define LLMPROF_DIFF_SHARE_FIELDS(F)                                                                        \
-  F(DiffPart, part, "", "kernel-replaced, kernel-slower, clock, launch, wait, copy, host, count or other")  \
-  F(std::string, name, "", "The kernel, call or line of code; the part in words where it is no single one") \
+#define LLMPROF_DIFF_SHARE_FIELDS(F)                                                                           \
+  F(DiffPart, part, "", "kernel-replaced, kernel-slower, clock, launch, wait, copy, host, count, pace, other") \
+  F(std::string, name, "", "The kernel, call or line of code; the part in words where it is no single one")    \
   F(double, delta_ms, "ms", "Part of b - a that comes of it, the mean over all orders in which parts are exchanged")
 LLMPROF_RECORD(DiffShare, "diff_attribution", "Where a difference comes from, the largest first",
                LLMPROF_DIFF_SHARE_FIELDS)
@@ -71,7 +72,9 @@ LLMPROF_RECORD(DiffShare, "diff_attribution", "Where a difference comes from, th
   F(KeyText, kind, "", "Kind of the stage: prefill, decode, mixed, vision, speculative; its name where it is other") \
   F(KeyText, shape, "", "Sequences, tokens and context of its steps; empty where no recording says")                 \
   F(OptInt, device, "", "CUDA device ordinal of steps; null for headlines")                                          \
-  F(DiffMetric, metric, "", "ttft, tpot, rate (output tokens per second), or step: the time of one step")            \
+  F(DiffMetric, metric, "",                                                                                          \
+    "ttft, tpot, rate (output tokens per second), step: the time of one step, or step-at-pace: the same with the "   \
+    "host at the first side's pace, of recorded steps alone")                                                        \
   F(OptDouble, a, "", "Of the first side, ms (rate: 1/s): the median of its runs")                                   \
   F(OptDouble, b, "", "Of the other side")                                                                           \
   F(int64_t, a_samples, "", "Requests or steps behind it, all runs together")                                        \

@@ -99,14 +99,14 @@ std::string_view name_of(DiffVerdict verdict) {
 }
 
 std::string_view name_of(DiffMetric metric) {
-  static constexpr std::array<std::string_view, static_cast<size_t>(DiffMetric::kCount)> kNames = {"ttft", "tpot",
-                                                                                                   "rate", "step"};
+  static constexpr std::array<std::string_view, static_cast<size_t>(DiffMetric::kCount)> kNames = {
+      "ttft", "tpot", "rate", "step", "step-at-pace"};
   return entry(kNames, metric);
 }
 
 std::string_view name_of(DiffPart part) {
   static constexpr std::array<std::string_view, kDiffParts> kNames = {
-      "kernel-replaced", "kernel-slower", "clock", "launch", "wait", "copy", "host", "count", "other"};
+      "kernel-replaced", "kernel-slower", "clock", "launch", "wait", "copy", "host", "count", "pace", "other"};
   return entry(kNames, part);
 }
 

@@ -1,7 +1,8 @@
 """A decoder of random weights, a step of which can be made longer on purpose: the program that diff_test.py compares.
 
 eager: launched kernel by kernel, the step waits for the host. graph: a step is one CUDA graph, and takes what the GPU takes.
-A request is a prompt and --steps tokens, each waited for. Prints the medians of its own timers in a RESULT line.
+A request is a prompt and --steps tokens, each waited for. Prints the medians of its own timers in a RESULT line; with
+--calibrate, what one launch, wait and loop more take instead, by steps with and without them in turns.
 """
 import argparse
 import json
@@ -25,9 +26,10 @@ def options():
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--batch", type=int, default=4, help="sequences")
     parser.add_argument("--kernel-us", type=float, default=0, help="a kernel that is there anyway takes longer, us of a step")
-    parser.add_argument("--host-us", type=float, default=0, help="Python code between two steps, us")
+    parser.add_argument("--host-loops", type=int, default=0, help="Python code between two steps: times round a loop")
     parser.add_argument("--launches", type=int, default=0, help="more small kernels in a step")
     parser.add_argument("--waits", type=int, default=0, help="waits for the GPU amid a step (eager)")
+    parser.add_argument("--calibrate", action="store_true")
     return parser.parse_args()
 
 
@@ -45,9 +47,11 @@ class Decoder:
         self.caches = [(torch.zeros(cache, device="cuda", dtype=DTYPE), torch.zeros(cache, device="cuda", dtype=DTYPE)) for _ in self.layers]
         self.one = torch.ones(16, device="cuda")
         self.cycles = CYCLES + int(args.kernel_us * CYCLES_PER_US / shape["layers"])
-        self.waits_in = set()
-        if args.waits:
-            self.waits_in = {int((i + 0.5) * shape["layers"] / args.waits) for i in range(args.waits)}
+        self.launches = args.launches
+        self.wait(args.waits)
+
+    def wait(self, times):
+        self.waits_in = {int((i + 0.5) * len(self.layers) / times) for i in range(times)}
 
     def forward(self, tokens, place, positions, mask):
         batch, count = tokens.shape
@@ -64,7 +68,7 @@ class Decoder:
             x = x + F.linear(F.silu(F.linear(F.rms_norm(x, x.shape[-1:], layer["norm"]), layer["gate"])), layer["down"])
             if at in self.waits_in:
                 torch.cuda.current_stream().synchronize()
-        for _ in range(self.args.launches):
+        for _ in range(self.launches):
             self.one.add_(1)
         return F.linear(x[:, -1:], self.head).argmax(-1)
 
@@ -79,13 +83,33 @@ class Decoder:
         return self.forward(tokens, place, place, self.mask_of(place))
 
 
-def busy(us):
-    """Python code that takes so long, as far as the clock says."""
-    until = time.perf_counter_ns() + int(us * 1000)
+def busy(loops):
+    """Python code that takes as long as its host is slow."""
     count = 0
-    while time.perf_counter_ns() < until:
-        count += 1
+    for i in range(loops):
+        count += i
     return count
+
+
+def calibrated(decoder, args, step, rewind):
+    """us of one launch, wait and loop more: medians of the differences to the steps before and behind, of equal pace."""
+    more = {"launch_us": 40, "wait_us": 8, "loop_us": 10_000} if args.mode == "eager" else {}
+    took = {name: [] for name in more}
+    plain = []
+    for _ in range(80):
+        rewind()
+        before = step(0)
+        plain.append(before)
+        for name, count in more.items():
+            decoder.launches = count if name == "launch_us" else 0
+            decoder.wait(count if name == "wait_us" else 0)
+            changed = step(count if name == "loop_us" else 0)
+            decoder.launches = 0
+            decoder.wait(0)
+            after = step(0)
+            took[name].append(1e3 * (changed - (before + after) / 2) / count)
+            before = after
+    return {"step_ms": statistics.median(plain), **{name: max(1e-3, statistics.median(all_of)) for name, all_of in took.items()}}
 
 
 def graphed(decoder, tokens, place):
@@ -123,14 +147,23 @@ def main():
             int(tokens[0, 0])
             ttft_ms.append(1e3 * (time.perf_counter() - begin))
             place.fill_(args.prompt)
-            for _ in range(args.steps):
+
+            def step(loops):
                 begin = time.perf_counter()
-                if args.host_us:
-                    busy(args.host_us)
+                busy(loops)
                 tokens.copy_(run())
                 place.add_(1)
                 int(tokens[0, 0])
-                step_ms.append(1e3 * (time.perf_counter() - begin))
+                return 1e3 * (time.perf_counter() - begin)
+
+            if args.calibrate:
+                for _ in range(20):
+                    step(0)
+                found = calibrated(decoder, args, step, lambda: place.fill_(args.prompt))
+                print("RESULT " + json.dumps(found), flush=True)
+                return
+            for _ in range(args.steps):
+                step_ms.append(step(args.host_loops))
     print("RESULT " + json.dumps({"ttft_ms": statistics.median(ttft_ms), "tpot_ms": statistics.median(step_ms),
                                   "tpot_low_ms": statistics.quantiles(step_ms, n=10)[0], "steps": len(step_ms)}), flush=True)
 

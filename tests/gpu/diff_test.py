@@ -15,11 +15,12 @@ each has its own equal runs, and a change is compared with the equal runs of its
            launches, waits, another batch. Right is SLOWER for the decode step's time, and the largest part that which
            was planted; of another batch, that nothing is decided and the shape named.
 
-How many launches or waits make so many % is found first, by processes alone (their tenth percentile: at full pace).
+How many launches, waits or loops make so many % is found first, by steps with and without them in turns in one process.
 """
 import concurrent.futures
 import itertools
 import json
+import math
 import os
 import pathlib
 import random
@@ -36,6 +37,7 @@ PLANTED = {("graph", "kernel"): {"kernel-slower"}, ("eager", "host"): {"host"}, 
            ("eager", "waits"): {"wait"}, ("graph", "batch"): set()}
 BATCHES = {0.02: 5, 0.03: 6, 0.05: 8, 0.10: 16}
 SPLITS = 100
+QUANTILES = (50, 90, 95, 98)  # of the difference of the logarithms of equal runs
 DIFFERENT = ("FASTER", "SLOWER")
 
 
@@ -51,22 +53,17 @@ def target(args, mode, words=()):
 
 
 def calibrated(args, place, mode):
-    """ms of a step, and us that a launch and a wait more take."""
-    took = {}
-    for name, words in (("step", []), ("launch", ["--launches", "40"]), ("wait", ["--waits", "8"])):
-        if name != "step" and mode == "graph":
-            continue
-        done = execute(target(args, mode, words), place, args.timeout)
-        took[name] = (harness.result_of(done.stdout) or {}).get("tpot_low_ms")
-        if took[name] is None:
-            raise RuntimeError(f"{mode} {' '.join(words)}: {done.stderr.strip()[-300:]}")
-    each = lambda name, count: max(0.2, 1e3 * (took[name] - took["step"]) / count) if name in took else None
-    return {"step_ms": took["step"], "launch_us": each("launch", 40), "wait_us": each("wait", 8)}
+    """ms of a step, and us that a launch, a wait and a loop more take."""
+    done = execute(target(args, mode, ["--calibrate"]), place, args.timeout)
+    found = harness.result_of(done.stdout)
+    if found is None:
+        raise RuntimeError(f"{mode}: {done.stderr.strip()[-300:]}")
+    return found
 
 
 def words_of(what, size, cost):
     us = 1e3 * size * cost["step_ms"]
-    return {"kernel": lambda: ["--kernel-us", f"{us:.1f}"], "host": lambda: ["--host-us", f"{us:.1f}"],
+    return {"kernel": lambda: ["--kernel-us", f"{us:.1f}"], "host": lambda: ["--host-loops", str(max(1, round(us / cost["loop_us"])))],
             "launches": lambda: ["--launches", str(max(1, round(us / cost["launch_us"])))],
             "waits": lambda: ["--waits", str(max(1, round(us / cost["wait_us"])))],
             "batch": lambda: ["--batch", str(BATCHES[size])]}[what]()
@@ -161,8 +158,9 @@ def figure_of(row):
 
 def count(table, mode, result):
     for row in result["stages"]:
-        cell = table.setdefault(f"{mode} {figure_of(row)}", {"n": 0, "different": 0, "ambiguous": 0})
+        cell = table.setdefault(f"{mode} {figure_of(row)}", {"n": 0, "different": 0, "ambiguous": 0, "apart": []})
         cell["n"] += 1
+        cell["apart"].append(abs(math.log1p(row["change_frac"] or 0)))
         cell["different"] += row["verdict"] in DIFFERENT
         cell["ambiguous"] += row["verdict"] == "AMBIGUOUS"
 
@@ -182,6 +180,10 @@ def judge_equal(args, lane, workers):
             for result in workers.map(lambda both: diff(args, *both), sides):
                 failed += "error" in result
                 count(tables[name], mode, result)
+    for table in tables.values():
+        for cell in table.values():
+            apart = sorted(cell["apart"])
+            cell["apart"] = {f"p{share}": round(apart[min(len(apart) - 1, len(apart) * share // 100)], 4) for share in QUANTILES}
     return tables, failed
 
 
@@ -210,12 +212,15 @@ def judge_planted(args, lane, workers):
 def verdict_of(key, result):
     mode, what, _ = key.split()
     rows = [row for row in result["stages"] if row["kind"] == "decode"]
-    step = next((row for row in rows if row["metric"] == "tpot"), next((row for row in rows if row["metric"] == "step"), None))
+    # What the program does, whatever the pace of its host was; else what was measured.
+    step = next((row for metric in ("step-at-pace", "tpot", "step") for row in rows if row["metric"] == metric), None)
     if step is None:
         return {"verdict": None, "right": False, "cause_right": False, "error": result.get("error", "no decode step in it")}
     why = next((row["attribution"] for row in rows if row["attribution"]), [])
     parts = {}
     for share in why:
+        if step["metric"] == "step-at-pace" and share["part"] == "pace":
+            continue
         parts[share["part"]] = parts.get(share["part"], 0) + share["delta_ms"]
     first = max(parts, key=lambda part: parts[part], default=None)
     out = {"verdict": step["verdict"], "change": step["change_frac"], "ci95": step["ci95"], "first_part": first,
@@ -249,8 +254,8 @@ def judge(args, state):
             if not table:
                 continue
             print(f"{lane}, {name} of equal runs")
-            harness.print_table(["figure", "compared", "called different", "ambiguous"],
-                                [[figure, cell["n"], cell["different"], cell["ambiguous"]] for figure, cell in table.items()])
+            harness.print_table(["figure", "compared", "called different", "ambiguous", *(f"{share} of 100 apart by" for share in QUANTILES)],
+                                [[figure, cell["n"], cell["different"], cell["ambiguous"], *cell["apart"].values()] for figure, cell in table.items()])
     if planted:
         harness.print_table(["planted", "verdict", "change", "right", "largest part", "right"],
                             [[key, one["verdict"], one.get("change"), one["right"], one.get("first_part"), one["cause_right"]]

@@ -111,6 +111,38 @@ TEST(Attribute, ALongerStretchOfHostCode) {
   expect_part(attributed(Plan{}, gap), DiffPart::kHost);
 }
 
+// Everything that the host does takes 1.8 times as long, and nothing of the program has changed.
+TEST(Attribute, ASlowerHost) {
+  Plan slow;
+  slow.pace = 1.8;
+  expect_part(attributed(Plan{}, slow), DiffPart::kPace);
+}
+
+// Of steps with another cause too: that one alone is left at one pace.
+TEST(Attribute, StepsAtOnePaceDifferByWhatWasChanged) {
+  Plan slow, gap, more;
+  slow.pace = gap.pace = more.pace = 1.8;
+  gap.gap_ns = 60'000;
+  more.launches = 46;
+  const diff::Run base = run_of(Plan{});
+  const StepGroup group = step_groups(base).front();
+  const double step_ms = step_figure(base, group)->value;
+  const auto at_pace = [&](const Plan& plan) {
+    const diff::Run run = run_of(plan);
+    const StepGroup of_run = step_groups(run).front();
+    Attributor attributor;
+    const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&base, &group}, GroupOfRun{&run, &of_run});
+    EXPECT_TRUE(found);
+    EXPECT_NEAR(found->pace.code, plan.pace, 0.01);
+    EXPECT_NEAR(found->pace.calls, plan.pace, 0.01);
+    return found->ms;
+  };
+  EXPECT_NEAR(at_pace(Plan{}), step_ms, 0.001);
+  EXPECT_NEAR(at_pace(slow), step_ms, 0.005 * step_ms);
+  EXPECT_NEAR(at_pace(gap), step_ms + 0.060, 0.005 * step_ms);
+  EXPECT_NEAR(at_pace(more), step_ms + 6 * 0.012, 0.005 * step_ms);
+}
+
 TEST(Attribute, MoreWaits) {
   Plan plain, waits;
   plain.kernel_ns = waits.kernel_ns = 30'000;  // the GPU is behind: each wait makes the host start over

@@ -24,11 +24,13 @@ struct Plan {
   int64_t gap_ns = 0;  // of host code before the one in the middle
   int waits = 0;       // for the GPU, after so many launches each
   int64_t wait_every = 5;
+  double pace = 1;  // of the host: all that it does takes so many times as long
 };
 
 inline Trace trace_of(const Plan& plan) {
   constexpr int64_t kLaunchNs = 4'000, kCallNs = 5'000, kWakeNs = 3'000, kGapNs = 1'000;
   TestTrace b;
+  const auto on_host = [&plan](int64_t ns) { return static_cast<int64_t>(static_cast<double>(ns) * plan.pace); };
   int64_t host = 0, gpu = -1'000'000;
   for (int step = 0; step < plan.steps; ++step) {
     const int64_t begin = host;
@@ -40,17 +42,18 @@ inline Trace trace_of(const Plan& plan) {
     int waited = 0;
     for (int i = 0; i < plan.launches; ++i) {
       const bool special = i == plan.launches / 2;
-      if (special) host += plan.gap_ns;
+      if (special) host += on_host(plan.gap_ns);
       const int64_t dur = special ? plan.special_ns : plan.kernel_ns;
       gpu = std::max(host + kLaunchNs, gpu + kGapNs);
-      b.gpu(special ? plan.special : "gemm_" + std::to_string(i), gpu, dur, b.api("cudaLaunchKernel", host, kCallNs));
+      b.gpu(special ? plan.special : "gemm_" + std::to_string(i), gpu, dur,
+            b.api("cudaLaunchKernel", host, on_host(kCallNs)));
       gpu += dur;
-      host += plan.apart_ns;
-      if (waited < plan.waits && (i + 1) % plan.wait_every == 0) wait(), ++waited, host += 5'000;
+      host += on_host(plan.apart_ns);
+      if (waited < plan.waits && (i + 1) % plan.wait_every == 0) wait(), ++waited, host += on_host(5'000);
     }
     wait();
     b.annotation("decode", begin, host - begin);
-    host += 20'000;
+    host += on_host(20'000);
   }
   b.derive_all();
   return std::move(b.trace);

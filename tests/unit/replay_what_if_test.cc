@@ -108,7 +108,8 @@ Simulated simulate(const Program& program, std::string_view id, const RecorderCo
 
 double step_of(const Simple& program) { return simulate(program, "no-communication").now_ns; }
 
-// Steps that lose 4 ms each to another program; the first probe has none before it, so that nothing is known of that step.
+// Steps that lose 4 ms each to another program; the first probe has none before it, so that nothing is known of that
+// step.
 TEST(WhatIf, OwnCpuIsWhatTheProgramTakesAlone) {
   Simple shared, alone;
   shared.taken_ns = 4'000'000;

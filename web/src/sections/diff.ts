@@ -49,7 +49,8 @@ function value_shown(stage: Row, side: string): string {
 
 function name_of_stage(stage: Row, several: boolean): string {
   const metric = text_of(stage['metric']);
-  const figure = metric === 'ttft' || metric === 'tpot' ? metric.toUpperCase() : metric;
+  const at_pace = metric === 'step-at-pace' ? 'step at one pace of the host' : metric;
+  const figure = metric === 'ttft' || metric === 'tpot' ? metric.toUpperCase() : at_pace;
   const shape = text_of(stage['shape']);
   const side = several ? `side ${number_of(stage['side'])}: ` : '';
   return shortened(`${side}${text_of(stage['kind'])} ${figure}${shape ? `, ${shape}` : ''}`);
