@@ -20,6 +20,7 @@
 namespace llmprof {
 namespace {
 
+constexpr std::string_view kAtPython = "python";
 constexpr double kPreparingShareMin = 0.10;  // shorter pauses are what any scheduler needs
 
 // Whether the name of a stage before a prompt is that of a part of the model (vision encoder, ViT, projector).
@@ -200,14 +201,41 @@ uint32_t stage_behind(const FindingContext& finding, int64_t end_ns) {
   return after < stages.size() ? stages[after] : kNoRow;
 }
 
-// The Python code that calls CUDA behind the longest stretches of host code between its calls, before steps of these
-// stages (of none in particular: of all): where those end.
+// Long host code by its Python code, at most two: where the thread was in it, or the call behind it.
+class LongestCode {
+ public:
+  explicit LongestCode(const Trace& trace) : trace_(trace), places_(trace) {}
+  void add(Row row) {
+    const CodePlace place = places_.of(row);
+    auto& [ns, count] = sums_[{python_place(place.text(trace_)), place.sampled}];
+    ns += trace_.host_places.dur_ns[row];
+    ++count;
+  }
+  void add_to(Finding& out, double steps) const {
+    constexpr size_t kPlacesMost = 2;
+    std::vector<std::pair<Key, Sum>> longest(sums_.begin(), sums_.end());
+    std::stable_sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    if (longest.size() > kPlacesMost) longest.resize(kPlacesMost);
+    for (const auto& [key, sum] : longest)
+      out.where.push_back({std::string(key.second ? kAtPython : kBeforePython), key.first,
+                           static_cast<double>(sum.second) / std::max(1.0, steps)});
+  }
+
+ private:
+  using Key = std::pair<std::string, bool>;  // place, and whether the thread was seen there
+  using Sum = std::pair<int64_t, int64_t>;   // length and number
+  const Trace& trace_;
+  CodePlaces places_;
+  std::map<Key, Sum> sums_;
+};
+
+// The Python code of the longest stretches of host code between CUDA calls, before steps of these stages (of none in
+// particular: of all).
 void add_places_between(const FindingContext& finding, const std::vector<uint32_t>& stages, double steps,
                         Finding& out) {
-  constexpr size_t kPlacesMost = 2;
   const HostPlaces& places = finding.trace().host_places;
   const NoInput no_input(finding.trace());
-  std::map<std::string, std::pair<int64_t, int64_t>> sums;  // length and number
+  LongestCode longest(finding.trace());
   for (Row row = 0; row < places.size(); ++row) {
     if (places.kind[row] != PlaceKind::kHostCode || places.dur_ns[row] < kLongGapNs) continue;
     if (no_input.holds(places.thread[row], places.start_ns[row], places.start_ns[row] + places.dur_ns[row])) continue;
@@ -217,15 +245,9 @@ void add_places_between(const FindingContext& finding, const std::vector<uint32_
                         });
     const uint32_t behind = stage_behind(finding, places.start_ns[row] + places.dur_ns[row]);
     if (!serves || std::find(stages.begin(), stages.end(), behind) == stages.end()) continue;
-    auto& [ns, count] = sums[python_place(finding.trace().text(places.stack[row]))];
-    ns += places.dur_ns[row];
-    ++count;
+    longest.add(row);
   }
-  std::vector<std::pair<std::string, std::pair<int64_t, int64_t>>> longest(sums.begin(), sums.end());
-  std::stable_sort(longest.begin(), longest.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  if (longest.size() > kPlacesMost) longest.resize(kPlacesMost);
-  for (const auto& [name, sum] : longest)
-    out.where.push_back({std::string(kBeforePython), name, static_cast<double>(sum.second) / std::max(1.0, steps)});
+  longest.add_to(out, steps);
 }
 
 void explain(const HostGaps& idle, Finding& out) {
@@ -339,7 +361,6 @@ void find_host_preprocessing(const FindingContext& finding) {
 // What the program waits for is not recorded, nor whether there was work: so much and where is all that can be said.
 void find_no_input(const FindingContext& finding) {
   constexpr double kWaitedShareMin = 0.10;
-  constexpr size_t kPlacesMost = 2;
   const NoInput no_input(finding.trace());
   if (no_input.empty()) return;
   const HostPlaces& places = finding.trace().host_places;
@@ -354,17 +375,14 @@ void find_no_input(const FindingContext& finding) {
                     wait_ns);
     out.evidence = {
         measured("idle per step in which no thread of the program ran", stage.per_step_ms(wait_ns), Unit::kMs)};
-    std::vector<PlaceAmounts> waits;
+    LongestCode waits(finding.trace());
     for (Row row = 0; row < places.size(); ++row) {
       const int64_t start_ns = places.start_ns[row], end_ns = start_ns + places.dur_ns[row];
       if (places.kind[row] == PlaceKind::kHostCode && no_input.holds(places.thread[row], start_ns, end_ns) &&
           stage_behind(finding, end_ns) == stage.stage)
-        add_to_place(finding.trace().text(places.stack[row]), static_cast<double>(places.dur_ns[row]), 1, waits);
+        waits.add(row);
     }
-    std::stable_sort(waits.begin(), waits.end(),
-                     [](const PlaceAmounts& a, const PlaceAmounts& b) { return a.ns > b.ns; });
-    for (size_t i = 0; i < std::min(kPlacesMost, waits.size()); ++i)
-      out.where.push_back({std::string(kBeforePython), waits[i].place, waits[i].times / std::max(1.0, stage.count())});
+    waits.add_to(out, stage.count());
     out.advice = {"If it waits for requests there, nothing is lost, and more of them cost little.",
                   "If steps were to be done: look for sleeps, timeouts of queues, locks and answers of other processes "
                   "before this "

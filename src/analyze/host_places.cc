@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "analyze/analysis.h"
 #include "derive/no_input.h"
@@ -11,7 +11,8 @@
 namespace llmprof {
 
 std::string_view name_of(PlaceKind kind) {
-  static constexpr std::array<std::string_view, 5> kNames = {"wait", "copy", "allocation", "host-code", "launch"};
+  static constexpr std::array<std::string_view, 6> kNames = {"wait",      "copy",   "allocation",
+                                                             "host-code", "launch", "code-sample"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -46,17 +47,20 @@ void add_to_place(std::string_view stack, double ns, double times, std::vector<P
 
 std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const Groups& groups) {
   const HostPlaces& places = trace.host_places;
-  std::vector<std::map<std::pair<PlaceKind, StringId>, PlaceSums>> sums(groups.stages.size());
+  const CodePlaces code(trace);
+  std::vector<std::map<std::tuple<PlaceKind, StringId, uint32_t>, PlaceSums>> sums(groups.stages.size());
   HostCursor host(groups);
   const NoInput no_input(trace);
   for (Row row = 0; row < places.size(); ++row) {
-    if (places.kind[row] == PlaceKind::kLaunch) continue;
+    if (places.kind[row] == PlaceKind::kLaunch || places.kind[row] == PlaceKind::kCodeSample) continue;
     const int64_t start_ns = places.start_ns[row], end_ns = start_ns + places.dur_ns[row];
     if (places.kind[row] == PlaceKind::kHostCode && no_input.holds(places.thread[row], start_ns, end_ns)) continue;
     const uint32_t stage = host.stage_at(places.thread[row], places.start_ns[row]);
-    if (groups.stages[stage].missing == MissingKernels::kAll || places.stack[row] == StringId::kEmpty) continue;
-    PlaceSums& sum = sums[stage][{places.kind[row], places.stack[row]}];
-    sum.stack = places.stack[row];
+    const CodePlace place =
+        places.kind[row] == PlaceKind::kHostCode ? code.of(row) : CodePlace{places.stack[row], 0, false};
+    if (groups.stages[stage].missing == MissingKernels::kAll || place.stack == StringId::kEmpty) continue;
+    PlaceSums& sum = sums[stage][{places.kind[row], place.stack, place.from}];
+    sum.place = place;
     sum.kind = places.kind[row];
     ++sum.count;
     sum.host_ns += places.dur_ns[row];
@@ -84,10 +88,10 @@ void analyze_host_places(const Context& context, Report& report, std::vector<Can
       row.stage = stage_name(trace, groups, s);
       row.device = group.device;
       row.kind = std::string(name_of(place.kind));
-      row.place = python_place(trace.text(place.stack));
+      row.place = python_place(place.place.text(trace));
       row.per_step = static_cast<double>(place.count) / steps;
       if (place.host_ns > 0) row.host_ms_per_step = static_cast<double>(place.host_ns) / steps / 1e6;
-      row.stack = trace.text(place.stack);
+      row.stack = place.place.text(trace);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyze/code_places.h"
 #include "analyze/groups.h"
 #include "trace/trace.h"
 
@@ -13,14 +14,14 @@ namespace llmprof {
 
 // What one piece of code did in the recorded steps of a stage.
 struct PlaceSums {
-  StringId stack = StringId::kEmpty;
+  CodePlace place;
   PlaceKind kind = PlaceKind::kWait;
   int64_t count = 0;
   int64_t host_ns = 0;
 };
 
-// Those of each stage (rows of Groups::stages), most host time first; without launches, of which only some are recorded
-// (launch_places.h).
+// Those of each stage (rows of Groups::stages), most host time first; host code by where the thread was
+// (code_places.h); without launches, of which only some are recorded (launch_places.h).
 std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const Groups& groups);
 
 // The two innermost functions of a stack, with the names of their files: "pick (serve.py:40) < decode (serve.py:88)".

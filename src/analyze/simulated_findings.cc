@@ -400,7 +400,7 @@ void FindingContext::add_places(const StageView& stage, PlaceKind kind, Finding&
   const double steps = std::max(1.0, static_cast<double>(stage.group->steps.size()));
   for (const PlaceSums& place : places[stage.stage])
     if (place.kind == kind)
-      add_to_place(trace().text(place.stack), static_cast<double>(place.host_ns),
+      add_to_place(place.place.text(trace()), static_cast<double>(place.host_ns),
                    static_cast<double>(place.count) / steps, of_kind);
   if (but_ends) {
     // The wait for all of a step's work is the longest, and there once.

@@ -54,7 +54,7 @@ std::string_view word_of(InputKind kind) {
   return one_of_words(kWords, kind);
 }
 std::string_view word_of(PlaceKind kind) {
-  static constexpr auto kWords = words("wait", "copy", "allocation", "host-code", "launch");
+  static constexpr auto kWords = words("wait", "copy", "allocation", "host-code", "launch", "code-sample");
   return one_of_words(kWords, kind);
 }
 std::string_view word_of(RecordingLevel level) {

@@ -177,7 +177,7 @@ void SpoolReader::operator()(const spool::HostPlace& r) {
   builder_.add<HostPlaces>({.start_ns = start_ns,
                             .dur_ns = std::max<int64_t>(0, r.end_ns - r.start_ns),
                             .thread = thread(r.thread),
-                            .kind = static_cast<PlaceKind>(std::min(r.kind, spool::PlaceKind::kLaunch)),
+                            .kind = static_cast<PlaceKind>(std::min(r.kind, spool::PlaceKind::kCodeSample)),
                             .stack = text(r.stack)});
 }
 

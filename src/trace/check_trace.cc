@@ -96,7 +96,7 @@ constexpr size_t enumerators<RecordingLevel>() {
 }
 template <>
 constexpr size_t enumerators<PlaceKind>() {
-  return static_cast<size_t>(PlaceKind::kLaunch) + 1;
+  return static_cast<size_t>(PlaceKind::kCodeSample) + 1;
 }
 
 // What one pass over the columns needs to know and counts.

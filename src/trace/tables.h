@@ -371,15 +371,17 @@ LLMPROF_TABLE(ProductRows, "product_rows",
               "Products with weights on other rows than the one before, at every recording level",
               LLMPROF_PRODUCT_ROWS_COLUMNS)
 
-// Where the host was in its Python program. Of host code the stack is that of the call behind it. Launches are a sample
-// of all, drawn at random: each one as likely as any other.
-enum class PlaceKind : uint8_t { kWait, kCopy, kAllocation, kHostCode, kLaunch };
-#define LLMPROF_HOST_PLACE_COLUMNS(C)                                                                        \
-  C(TimeNs, start_ns, "ns", "Start")                                                                         \
-  C(DurationNs, dur_ns, "ns", "Duration; 0 for allocations")                                                 \
-  C(Always<ThreadId>, thread, "", "Row in threads")                                                          \
-  C(PlaceKind, kind, "",                                                                                     \
-    "wait (at every recording level), copy, allocation, host-code: 100 us or more, or launch: some of them") \
+// Where the host was in its Python program. Of host code the stack is that of the call behind it; where the thread was
+// meanwhile is known at some moments (kCodeSample). Launches are a sample of all, drawn at random: each one as likely
+// as any other.
+enum class PlaceKind : uint8_t { kWait, kCopy, kAllocation, kHostCode, kLaunch, kCodeSample };
+#define LLMPROF_HOST_PLACE_COLUMNS(C)                                                                      \
+  C(TimeNs, start_ns, "ns", "Start")                                                                       \
+  C(DurationNs, dur_ns, "ns", "Duration; 0 for allocations and code samples")                              \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                                        \
+  C(PlaceKind, kind, "",                                                                                   \
+    "wait (at every recording level), copy, allocation, host-code: 100 us or more, launch: some of them, " \
+    "or code-sample: a moment within host code")                                                           \
   C(StringId, stack, "", "Python functions, innermost first, or empty")
 LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, allocates, launches or keeps the GPU waiting",
               LLMPROF_HOST_PLACE_COLUMNS)

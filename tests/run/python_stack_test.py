@@ -6,13 +6,20 @@
 LIBRARY is python_stack_module.so. ctypes gives up the interpreter's lock around the call, as PyTorch does around calls
 of CUDA. Fails in an interpreter that the reader knows but reads wrongly; skipped (77) in one that it does not know.
 """
+import copy
 import ctypes
+import mmap
+import random
 import sys
 import threading
+import time
 
 MOST_FRAMES = 12
 library = ctypes.CDLL(sys.argv[1])
 library.python_stack.restype = ctypes.c_int64
+library.python_thread.restype = ctypes.c_void_p
+library.python_stack_of.restype = ctypes.c_int64
+library.python_stack_of.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64]
 failures = []
 
 
@@ -21,6 +28,12 @@ def read(of_models=False):
     key = ctypes.c_uint64()
     length = library.python_stack(text, ctypes.c_int64(len(text)), ctypes.byref(key), int(of_models))
     return (text.raw[:length].decode() if length >= 0 else None), key.value
+
+
+def read_of(thread):
+    text = ctypes.create_string_buffer(2000)
+    length = library.python_stack_of(thread, text, len(text))
+    return text.raw[:length].decode(errors="replace") if length >= 0 else None
 
 
 def name_of(code):
@@ -158,6 +171,92 @@ def busy(stop):
         sum(i * i for i in range(1000))
 
 
+def parked(ready, thread, release):
+    thread.append(library.python_thread())
+    ready.set()
+    release.wait()  # whose frames are the library's and left out
+
+
+def of_another_thread():
+    """The stack of a thread that stands still, read by this one, against the one that Python has of it."""
+    ready, release, thread = threading.Event(), threading.Event(), []
+    other = threading.Thread(target=parked, args=(ready, thread, release))
+    other.start()
+    ready.wait()
+    time.sleep(0.2)
+    text = read_of(thread[0])
+    wanted = " < ".join(f"{name} ({path}:{line})" for name, path, line in expected(sys._current_frames()[other.ident]))
+    if text != wanted:
+        failures.append(f"of another thread: read\n  {text}\nfor\n  {wanted}")
+    release.set()
+    other.join()
+
+
+def leaf(n):
+    return sum(i * i for i in range(n))
+
+
+def branch(n):
+    if n > 0:
+        branch(n - 1)
+    leaf(20)
+    return copy.deepcopy([n, {"n": n}])
+
+
+def running(thread, stop):
+    thread.append(library.python_thread())
+    while not stop.is_set():
+        branch(6)
+        exec(compile(f"def made_{len(thread)}():\n    return 1\n", "/tmp/made.py", "exec"), {})
+
+
+def while_it_runs():
+    """Every stack of a thread that calls, returns and frees code all the time holds only functions that the program has."""
+    stop, thread = threading.Event(), []
+    other = threading.Thread(target=running, args=(thread, stop))
+    other.start()
+    while not thread:
+        time.sleep(0.001)
+    lines = {"running": running, "branch": branch, "leaf": leaf}
+    read_ones, whole, end = 0, 0, time.monotonic() + 3
+    while time.monotonic() < end:
+        text = read_of(thread[0])
+        if text is None:
+            continue
+        read_ones += 1
+        whole += text.rpartition(" < ")[2].startswith("running (")
+        for frame in text.split(" < "):
+            name, _, place = frame.rpartition(" (")
+            path, _, line = place.rstrip(")").rpartition(":")
+            function = lines.get(name.partition(".")[0])
+            if path == __file__:
+                first = function.__code__.co_firstlineno if function is not None else int(line)
+                if not first <= int(line) <= first + 8:
+                    failures.append(f"while it runs: {frame} is no line of {name}")
+            elif path != "/tmp/made.py" and not of_package(path):
+                failures.append(f"while it runs: {frame} is none of the program's")
+    stop.set()
+    other.join()
+    print(f"of a running thread {read_ones} stacks, {whole} of them down to its first function")
+    if whole < 100 or whole < 0.9 * read_ones:
+        failures.append(f"of a running thread {whole} of {read_ones} stacks were whole")
+    for _ in range(1000):  # the thread is gone, and its memory may be anything
+        read_of(thread[0])
+
+
+def nowhere():
+    """Pointers to nothing, to freed memory and to bytes of any kind give no stack, and the process lives."""
+    generator = random.Random(11)
+    gone = mmap.mmap(-1, 1 << 16)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(gone))
+    held = [bytes(generator.getrandbits(8) for _ in range(4096)) for _ in range(8)]
+    objects = [[], {}, "text", read, read.__code__, 1 << 70, *held]
+    for pointer in [0, 1, 8, 4095, 4096, 1 << 46, (1 << 47) - 8, 1 << 47, (1 << 64) - 8, address, *map(id, objects),
+                    *(id(one) + 32 for one in held), *(generator.getrandbits(bits) for bits in range(64) for _ in range(20))]:
+        if (text := read_of(pointer)) is not None:
+            failures.append(f"a stack was read where there is none, at {pointer:#x}: {text}")
+
+
 def main():
     if read()[0] is None:
         known = (3, 10) <= sys.version_info[:2] <= (3, 12)
@@ -167,6 +266,9 @@ def main():
     modules()
     models()
     hashes()
+    of_another_thread()
+    while_it_runs()
+    nowhere()
     # Other threads run Python meanwhile, and stacks are read in several threads at once.
     stop = threading.Event()
     runners = [threading.Thread(target=busy, args=(stop,)) for _ in range(2)]

@@ -26,6 +26,7 @@
 #include "capture/inject/ranges/nvtx_names.h"
 #include "capture/inject/ranges/nvtx_payload.h"
 #include "capture/inject/recording.h"
+#include "capture/inject/threads/code_watch.h"
 #include "capture/inject/threads/thread_log.h"
 #include "capture/session/control.h"
 
@@ -170,23 +171,33 @@ void drain_once() {
   if (status.error != 0) set_slot_state(session::SlotState::kNoSpool);
 }
 
+// Waits until the time is there or the drain thread is woken. With wake_lock held; returns so.
+void wait_for_wake(int64_t until_ns) {
+  if (process->stop || process->woken) return;
+  const timespec until{static_cast<time_t>(until_ns / 1'000'000'000), static_cast<long>(until_ns % 1'000'000'000)};
+  pthread_cond_timedwait(&process->wake, &process->wake_lock, &until);
+}
+
+// Between two rounds the same thread reads where the program's threads are in long code.
 void* drain_loop(void*) {
   prctl(PR_SET_NAME, "llmprof");
-  pthread_mutex_lock(&process->wake_lock);
-  while (!process->stop) {
-    pthread_mutex_unlock(&process->wake_lock);
-    const timespec until =
-        realtime_after(next_wake_ns(flush_wait_ns(records_kernels() ? kEmptyPeriodNs : kDrainPeriodNs)));
-    pthread_mutex_lock(&process->wake_lock);
-    if (!process->stop && !process->woken) pthread_cond_timedwait(&process->wake, &process->wake_lock, &until);
-    process->woken = false;
-    if (process->stop) break;
-    pthread_mutex_unlock(&process->wake_lock);
+  while (true) {
+    const int64_t round_ns =
+        now_ns() + next_wake_ns(flush_wait_ns(records_kernels() ? kEmptyPeriodNs : kDrainPeriodNs));
+    bool due = false;
+    while (!due) {
+      const int64_t sample_ns = sample_code();
+      const int64_t now = now_ns();
+      pthread_mutex_lock(&process->wake_lock);
+      wait_for_wake(sample_ns < round_ns - now ? now + sample_ns : round_ns);
+      due = process->stop || process->woken || now_ns() >= round_ns;
+      process->woken = false;
+      const bool stop = process->stop;
+      pthread_mutex_unlock(&process->wake_lock);
+      if (stop) return nullptr;
+    }
     drain_once();
-    pthread_mutex_lock(&process->wake_lock);
   }
-  pthread_mutex_unlock(&process->wake_lock);
-  return nullptr;
 }
 
 void start_drain_thread() {
@@ -340,6 +351,13 @@ void wake_drain_thread() {
   if (process == nullptr) return;
   pthread_mutex_lock(&process->wake_lock);
   process->woken = true;
+  pthread_cond_signal(&process->wake);
+  pthread_mutex_unlock(&process->wake_lock);
+}
+
+void rouse_drain_thread() {
+  if (process == nullptr) return;
+  pthread_mutex_lock(&process->wake_lock);
   pthread_cond_signal(&process->wake);
   pthread_mutex_unlock(&process->wake_lock);
 }

@@ -62,6 +62,9 @@ class SpoolAccess {
 // Makes the drain thread look now. Not to be called with a lock of the recorder held.
 void wake_drain_thread();
 
+// Makes it ask again how long it may sleep, and nothing more: something is there to be sampled. The same holds.
+void rouse_drain_thread();
+
 // Tells recording.cc of a recurring host event (spool::RecurringCall), at every level.
 void step_recurs(uint64_t key, int64_t time_ns);
 

@@ -173,6 +173,7 @@ void apply_between_steps() {
   apply(now_ns(), WindowPlan::Place::kBetweenSteps);
   pthread_mutex_unlock(&lock);
   if (recorded && !records_kernels()) wake_drain_thread();  // so that CUPTI can leave
+  if (!recorded && records_kernels()) rouse_drain_thread();
 }
 
 // Whether a stage is to be recorded from here on although the plan has a pause: where CUPTI stays, as long as it lacks

@@ -273,13 +273,14 @@ struct ProductRows {
 
 // Where a thread was in its Python program. Calls that wait for the GPU are recorded at every level, with or without
 // Python; the others where API calls are, and only with it: copies and launches
-// with the time of their call, allocations with none.
+// with the time of their call, allocations and code samples with none.
 enum class PlaceKind : uint8_t {
   kWait,        // a call that waits for the GPU
   kCopy,        // a copy by a call that need not wait for it, but does where host memory is pageable
   kAllocation,  // of memory, not from a pool
   kHostCode,    // the program's own code between two CUDA calls, if it is long; the stack is that of the later call
   kLaunch,      // of a kernel: some of them, drawn at random (inject/cupti/api_calls.cc)
+  kCodeSample,  // a moment within long code between two CUDA calls (inject/python/code_watch.h)
 };
 struct HostPlace {
   PlaceKind kind = PlaceKind::kWait;

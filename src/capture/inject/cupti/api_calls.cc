@@ -11,6 +11,7 @@
 #include "capture/inject/launch_sites/launch_sites.h"
 #include "capture/inject/libraries/library_logs.h"
 #include "capture/inject/recording.h"
+#include "capture/inject/threads/code_watch.h"
 #include "capture/inject/threads/host_pace.h"
 #include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
@@ -205,6 +206,7 @@ void record(KnownCall& call, uint32_t layer, uint32_t cbid, const cupti::Callbac
   event.handle = uint64_t{result} << 32 | written_correlation(data.correlation);
   event.start_ns = state.api_start_ns;
   event.end_ns = state.api_end_ns = now_ns();
+  code_begins(state, state.api_end_ns);
   if (call.arguments != CallArguments::kOthers) {
     const CallTarget target = target_of(call.arguments, call.per_thread_stream, data, *log);
     event.domain = target.stream;
@@ -320,6 +322,7 @@ CallEnd on_api_callback(uint32_t domain, uint32_t cbid, const cupti::CallbackDat
       graph_instantiation_begins();
       instantiation_begins();
     }
+    code_ends(state);
     state.api_correlation = data.correlation;
     state.api_key = key;
     state.enqueued_before =

@@ -54,15 +54,24 @@ enum State : uint8_t { kUnknown, kLooking, kAbsent, kReady };
 std::atomic<uint8_t> state;
 Python python;
 
-template <class T>
-T at(const char* object, int offset) {
-  T value;
-  std::memcpy(&value, object + offset, sizeof value);
-  return value;
-}
+// What the calling thread's own frames hold, which stay as they are; in place of a GuardedMemory.
+class OwnMemory {
+ public:
+  static constexpr bool kGuarded = false;
+  static bool failed() { return false; }
+  static void fail() {}
+  template <class T>
+  static T at(const char* object, int64_t offset) {
+    T value;
+    std::memcpy(&value, object + offset, sizeof value);
+    return value;
+  }
+  static const uint8_t* bytes(const char* from, int64_t) { return reinterpret_cast<const uint8_t*>(from); }
+};
 
-bool has_type(const char* object, const void* type) {
-  return object != nullptr && at<const void*>(object, kTypeAt) == type;
+template <class Memory>
+bool has_type(Memory& memory, const char* object, const void* type) {
+  return object != nullptr && memory.template at<const void*>(object, kTypeAt) == type;
 }
 
 const Layout* layout_of(const char* version) {
@@ -146,13 +155,16 @@ int32_t line_by_pairs(const uint8_t* at, const uint8_t* end, int32_t line, int32
   return line;
 }
 
-int32_t line_of(const PythonFrame& frame) {
+template <class Memory>
+int32_t line_of(Memory& memory, const PythonFrame& frame) {
   const Layout& layout = *python.layout;
-  const int32_t first = at<int32_t>(frame.code, layout.code_first_line);
-  const char* const lines = at<const char*>(frame.code, layout.code_lines);
-  if (!has_type(lines, python.bytes_type) || frame.offset < 0) return first;
-  const uint8_t* const begin = reinterpret_cast<const uint8_t*>(lines + kBytesAt);
-  const uint8_t* const end = begin + at<int64_t>(lines, kSizeAt);
+  const int32_t first = memory.template at<int32_t>(frame.code, layout.code_first_line);
+  const char* const lines = memory.template at<const char*>(frame.code, layout.code_lines);
+  if (!has_type(memory, lines, python.bytes_type) || frame.offset < 0) return first;
+  const int64_t size = memory.template at<int64_t>(lines, kSizeAt);
+  const uint8_t* const begin = memory.bytes(lines + kBytesAt, size);
+  if (begin == nullptr) return first;
+  const uint8_t* const end = begin + size;
   return layout.minor == 10 ? line_by_pairs(begin, end, first, frame.offset)
                             : line_by_locations(begin, end, first, frame.offset);
 }
@@ -194,23 +206,36 @@ class Text {
     }
   }
   // A Python str; longer ones lose their beginning, for the end of a path says more.
-  void add_string(const char* string, int64_t most) {
-    if (!has_type(string, python.text_type)) return add('?');
-    const uint32_t text_state = at<uint32_t>(string, kTextStateAt);
-    const uint32_t width = (text_state >> 2) & 7;
+  template <class Memory>
+  void add_string(Memory& memory, const char* string, int64_t most) {
+    if (!has_type(memory, string, python.text_type)) return add_unreadable(memory);
+    const uint32_t text_state = memory.template at<uint32_t>(string, kTextStateAt);
+    const int64_t width = (text_state >> 2) & 7;
     const bool compact = (text_state & 0x20) != 0, ascii = (text_state & 0x40) != 0;
-    if (!compact || (width != 1 && width != 2 && width != 4)) return add('?');
-    const int64_t length = at<int64_t>(string, kSizeAt);
-    const char* const data = string + (ascii ? python.layout->text_ascii : python.layout->text_other);
-    for (int64_t i = std::max<int64_t>(0, length - most); i < length; ++i) {
-      if (width == 1) add_code_point(static_cast<uint8_t>(data[i]));
-      if (width == 2) add_code_point(at<uint16_t>(data, static_cast<int>(2 * i)));
-      if (width == 4) add_code_point(at<uint32_t>(data, static_cast<int>(4 * i)));
+    const int64_t length = memory.template at<int64_t>(string, kSizeAt);
+    if (!compact || (width != 1 && width != 2 && width != 4) || length < 0 || length > kStringMost)
+      return add_unreadable(memory);
+    const int64_t first = std::max<int64_t>(0, length - most);
+    const uint8_t* const data =
+        memory.bytes(string + (ascii ? python.layout->text_ascii : python.layout->text_other) + first * width,
+                     (length - first) * width);
+    if (data == nullptr) return;
+    for (int64_t i = 0; i < length - first; ++i) {
+      uint32_t code_point = 0;
+      std::memcpy(&code_point, data + i * width,
+                  static_cast<size_t>(width));  // little endian, as all that CUDA runs on
+      add_code_point(code_point);
     }
   }
   size_t used() const { return used_; }
 
  private:
+  static constexpr int64_t kStringMost = 1 << 24;
+  template <class Memory>
+  void add_unreadable(Memory& memory) {
+    memory.fail();
+    add('?');
+  }
   char* text_;
   size_t size_;
   size_t used_ = 0;
@@ -229,56 +254,81 @@ bool is_other(std::string_view path, FramesOf frames_of) {
   return path.find("/lib/python3") != std::string_view::npos || path.starts_with("<");
 }
 
-}  // namespace
-
-bool read_python_stack(PythonStack& stack) {
-  stack.count = 0;
-  const uint8_t known = state.load(std::memory_order_acquire);
-  if (known != kReady) {
-    if (known == kUnknown) look_for_python();
-    if (state.load(std::memory_order_acquire) != kReady) return false;
-  }
+// The frame's instruction, bytes from the first one of its code; -2 before that has run. False where it has none.
+template <class Memory>
+bool read_offset(Memory& memory, const char* frame, PythonFrame& out) {
   const Layout& layout = *python.layout;
-  const char* const thread = static_cast<const char*>(python.this_thread());
-  if (thread == nullptr) return false;
-  const char* frame = at<const char*>(thread, layout.thread_frame);
-  if (layout.holder_frame != kNone && frame != nullptr) frame = at<const char*>(frame, layout.holder_frame);
-  uint64_t hash = 0;
-  for (; frame != nullptr && stack.count < kPythonFramesMost; frame = at<const char*>(frame, layout.frame_back)) {
-    if (layout.frame_owner != kNone && at<uint8_t>(frame, layout.frame_owner) == kOwnedByCStack) continue;
-    PythonFrame& out = stack.frames[stack.count];
-    out.code = at<const char*>(frame, layout.frame_code);
-    if (!has_type(out.code, python.code_type)) break;
-    if (layout.frame_index != kNone) {
-      out.offset = 2 * at<int32_t>(frame, layout.frame_index);
-    } else {
-      const char* const instruction = at<const char*>(frame, layout.frame_instruction);
-      out.offset = static_cast<int32_t>(instruction - (out.code + layout.code_instructions));
-    }
-    hash = mixed(mixed(hash, reinterpret_cast<uintptr_t>(out.code)), static_cast<uint32_t>(out.offset));
-    ++stack.count;
+  constexpr int64_t kCodeMost = 1 << 28;
+  if (layout.frame_index != kNone) {
+    out.offset = 2 * memory.template at<int32_t>(frame, layout.frame_index);
+    return true;
   }
-  stack.hash = hash;
-  return stack.count > 0;
+  const char* const instruction = memory.template at<const char*>(frame, layout.frame_instruction);
+  const int64_t offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(instruction) -
+                                              reinterpret_cast<uintptr_t>(out.code + layout.code_instructions));
+  out.offset = static_cast<int32_t>(offset);
+  if (!Memory::kGuarded) return true;
+  const int64_t instructions = memory.template at<int64_t>(out.code, kSizeAt);
+  return offset >= -2 && offset < kCodeMost && offset / 2 < instructions;
 }
 
-size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* text, size_t size) {
+// By what a code object holds: of other threads it may have given way to another one at its address.
+template <class Memory>
+uint64_t mixed_code(Memory& memory, uint64_t hash, const char* code) {
+  hash = mixed(hash, reinterpret_cast<uintptr_t>(code));
+  if (!Memory::kGuarded) return hash;
+  const Layout& layout = *python.layout;
+  hash = mixed(hash, memory.template at<uint32_t>(code, layout.code_first_line));
+  for (const int part : {layout.code_file, layout.code_name, layout.code_lines})
+    hash = mixed(hash, memory.template at<uint64_t>(code, part));
+  return hash;
+}
+
+template <class Memory>
+bool read_frames(Memory& memory, PythonStack& stack) {
+  const Layout& layout = *python.layout;
+  stack.count = 0;
+  const char* frame = memory.template at<const char*>(static_cast<const char*>(stack.thread), layout.thread_frame);
+  if (layout.holder_frame != kNone && frame != nullptr)
+    frame = memory.template at<const char*>(frame, layout.holder_frame);
+  uint64_t hash = 0;
+  const int most = 4 * kPythonFramesMost;  // with those of the interpreter, and where changing frames make a circle
+  for (int seen = 0; frame != nullptr && stack.count < kPythonFramesMost && seen < most; ++seen) {
+    if (layout.frame_owner == kNone || memory.template at<uint8_t>(frame, layout.frame_owner) != kOwnedByCStack) {
+      PythonFrame& out = stack.frames[stack.count];
+      out.code = memory.template at<const char*>(frame, layout.frame_code);
+      if (!has_type(memory, out.code, python.code_type) || !read_offset(memory, frame, out)) {
+        memory.fail();
+        break;
+      }
+      hash = mixed(mixed_code(memory, hash, out.code), static_cast<uint32_t>(out.offset));
+      ++stack.count;
+    }
+    frame = memory.template at<const char*>(frame, layout.frame_back);
+  }
+  stack.hash = hash;
+  return stack.count > 0 && !memory.failed();
+}
+
+template <class Memory>
+size_t frames_text(Memory& memory, const PythonStack& stack, FramesOf frames_of, char* text, size_t size) {
   constexpr int64_t kPathMost = 200, kNameMost = 80;
   Text out(text, size);
   const auto add_frame = [&](const PythonFrame& frame) {
-    out.add_string(at<const char*>(frame.code, python.layout->code_name), kNameMost);
+    out.add_string(memory, memory.template at<const char*>(frame.code, python.layout->code_name), kNameMost);
     out.add(" (");
-    out.add_string(at<const char*>(frame.code, python.layout->code_file), kPathMost);
+    out.add_string(memory, memory.template at<const char*>(frame.code, python.layout->code_file), kPathMost);
     out.add(':');
-    out.add_number(line_of(frame));
+    out.add_number(line_of(memory, frame));
     out.add(')');
   };
   int frames = 0;
   bool in_module = false;  // a module was called between the last two functions
-  for (int i = 0; i < stack.count && frames < kPythonTextFramesMost; ++i) {
+  for (int i = 0; i < stack.count && frames < kPythonTextFramesMost && !memory.failed(); ++i) {
     char path[4 * kPathMost];
     Text path_text(path, sizeof path);
-    path_text.add_string(at<const char*>(stack.frames[i].code, python.layout->code_file), kPathMost);
+    path_text.add_string(memory, memory.template at<const char*>(stack.frames[i].code, python.layout->code_file),
+                         kPathMost);
     if (const std::string_view file(path, path_text.used()); is_other(file, frames_of)) {
       in_module |= frames > 0 && file.ends_with(kModuleFile);
       continue;
@@ -289,7 +339,38 @@ size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* tex
     add_frame(stack.frames[i]);
   }
   if (frames == 0 && stack.count > 0) add_frame(stack.frames[0]);
-  return out.used();
+  return memory.failed() ? 0 : out.used();
+}
+
+}  // namespace
+
+bool read_python_stack(PythonStack& stack) {
+  stack.count = 0;
+  const uint8_t known = state.load(std::memory_order_acquire);
+  if (known != kReady) {
+    if (known == kUnknown) look_for_python();
+    if (state.load(std::memory_order_acquire) != kReady) return false;
+  }
+  stack.thread = python.this_thread();
+  OwnMemory memory;
+  return stack.thread != nullptr && read_frames(memory, stack);
+}
+
+size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* text, size_t size) {
+  OwnMemory memory;
+  return frames_text(memory, stack, frames_of, text, size);
+}
+
+bool read_python_stack_of(const void* thread, GuardedMemory& memory, PythonStack& stack) {
+  stack.count = 0;
+  if (thread == nullptr || state.load(std::memory_order_acquire) != kReady) return false;
+  stack.thread = thread;
+  return read_frames(memory, stack);
+}
+
+size_t python_stack_text_of(const PythonStack& stack, GuardedMemory& memory, FramesOf frames_of, char* text,
+                            size_t size) {
+  return frames_text(memory, stack, frames_of, text, size);
 }
 
 }  // namespace llmprof::inject

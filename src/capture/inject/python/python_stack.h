@@ -4,6 +4,10 @@
 // Reading needs no lock either: the frames of a thread and the code they run stay as they are while it is inside a
 // call.
 //
+// A thread's stack can also be read by another one while it runs, and without its knowing: through GuardedMemory, for
+// then nothing stays as it is. What does not fit gives no stack. A frame that returns meanwhile may leave a stack that
+// never was; among many samples it is one.
+//
 // The layouts are those of CPython 3.10, 3.11 and 3.12 (Include/cpython and Include/internal of each). Of every object
 // the type is compared before it is read, so an interpreter built otherwise gives no stack rather than a wrong one.
 // Other versions, and threads without Python, have none.
@@ -11,6 +15,8 @@
 
 #include <cstddef>
 #include <cstdint>
+
+#include "capture/inject/python/guarded_memory.h"
 
 namespace llmprof::inject {
 
@@ -25,6 +31,7 @@ struct PythonFrame {
 };
 
 struct PythonStack {
+  const void* thread = nullptr;  // PyThreadState
   int count = 0;
   uint64_t hash = 0;  // equal for equal frames at equal instructions
   PythonFrame frames[kPythonFramesMost];
@@ -40,5 +47,11 @@ enum class FramesOf : uint8_t { kProgram, kModels };
 // "function (path:line) < function (path:line)", innermost first; where one of these functions was called as a module
 // of PyTorch, [nn.Module] stands behind it. Returns the length.
 size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* text, size_t size);
+
+// The same of another thread while it runs: `thread` is what the thread found itself to be (PythonStack::thread), and
+// may be gone. False, and a length of 0, where something does not fit; 10 us and more.
+bool read_python_stack_of(const void* thread, GuardedMemory& memory, PythonStack& stack);
+size_t python_stack_text_of(const PythonStack& stack, GuardedMemory& memory, FramesOf frames_of, char* text,
+                            size_t size);
 
 }  // namespace llmprof::inject

@@ -139,6 +139,8 @@ struct OpenStep {
   bool rare = false;  // a window was opened for it
 };
 
+struct CodeWatch;  // code_watch.h
+
 struct ThreadState {
   ThreadLog* log = nullptr;
   uint64_t call = 0;          // library call that the thread is inside of
@@ -163,7 +165,9 @@ struct ThreadState {
   uint32_t drawn = 0x9E3779B9;                     // of a sequence of random numbers
   uint32_t library_calls = 0;
   uint64_t enqueued_before = 0;  // calls of all threads that gave the GPU work, when the outermost CUDA call began
-  bool inside = false;           // the thread is inside the recorder: what it does there is not recorded
+  CodeWatch* code_watch = nullptr;
+  bool code_watch_asked = false;  // there may have been none left
+  bool inside = false;            // the thread is inside the recorder: what it does there is not recorded
 };
 extern constinit thread_local ThreadState thread_state;
 

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "capture/inject/python/python_stack.h"
+#include "capture/inject/threads/code_watch.h"
 #include "capture/inject/threads/reentry_guard.h"
 #include "capture/inject/threads/thread_events.h"
 #include "capture/session/control.h"
@@ -269,6 +270,7 @@ void sweep_logs(spool::Writer* writer) {
 
 void thread_ends(void* value) {
   ThreadLog* log = static_cast<ThreadLog*>(value);
+  unwatch_code(thread_state);
   thread_state.log = nullptr;
   uint32_t ended = ended_logs.fetch_add(1, std::memory_order_relaxed) + 1;
   log->ended.store(true, std::memory_order_release);  // from here on it belongs to whoever drains
@@ -354,12 +356,18 @@ Id text_id(ThreadLog& log, std::string_view text) {
 Id python_stack_id(ThreadLog& log, FramesOf frames_of) {
   PythonStack stack;
   if (!read_python_stack(stack)) return 0;
+  watch_code(thread_state, log, stack.thread);
   const uint64_t hash = stack.hash + static_cast<uint64_t>(frames_of);
   CachedShape& cached = log.stacks[hash % kStackCacheSize];
   if (cached.hash == hash && cached.id != 0) return cached.id;
   char text[kPythonTextMost];
   cached = {hash, text_id(log, {text, python_stack_text(stack, frames_of, text, sizeof text)})};
   return cached.id;
+}
+
+Id thread_def_of(ThreadLog& log, spool::Writer& writer) {
+  const Id id = log.thread_def.load(std::memory_order_relaxed);
+  return id != 0 ? id : define_thread(log, writer);
 }
 
 Id thread_def_id(ThreadLog& log) {
@@ -498,6 +506,7 @@ void abandon_thread_logs() {
   pending_count = 0;
   if (thread_state.log != nullptr) pthread_setspecific(exit_key, nullptr);
   thread_state = {};
+  abandon_code_watches();
   abandon_process_ranges();
 }
 

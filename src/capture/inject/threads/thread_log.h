@@ -9,9 +9,14 @@
 
 namespace llmprof::inject {
 
+struct ThreadLog;
+
 // Empties the logs of all threads, also of ended ones, into the spool. Called by the drain thread and at the end with
 // the spool locked. Ranges that have been open since the previous call are written as RangeOpen.
 void drain_thread_logs(spool::Writer& writer);
+
+// The spool's id of the thread whose log this is, with the spool locked.
+spool::Id thread_def_of(ThreadLog& log, spool::Writer& writer);
 
 // The library call that this thread is inside of, 0 if none: what graph nodes captured now belong to.
 uint64_t current_library_call();
