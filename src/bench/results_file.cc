@@ -52,7 +52,8 @@ Result<RunFacts> facts_of(JsonValue document, const std::string& path) {
   RunFacts facts;
   RecordReader reader(document, kTextBytesMax);
   facts.for_each_field(reader);
-  if (!reader.wrong().empty()) return unreadable(path, fmt::format("no text \"{}\"", reader.wrong()));
+  if (!reader.wrong().empty())
+    return unreadable(path, fmt::format("no text \"{}\" of at most {} bytes", reader.wrong(), kTextBytesMax));
   return facts;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "harmless.h"
 #include "report/read_report.h"
 #include "report/render.h"
 
@@ -28,6 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check(render_text(*report, options).find('\x1b') == std::string::npos);
   }
   check(!render_csv(*report).empty());
+  for (const Renderer& renderer : renderers())
+    for (const RenderedFile& file : renderer.render(*report, {})) check(fuzz::is_harmless(renderer.name, file.content));
   const std::string written = render_json(*report);
   const Result<Report> again = read_report(written);
   check(again && render_json(*again) == written);

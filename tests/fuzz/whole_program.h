@@ -1,5 +1,5 @@
 // What every recording goes through once an importer has read it, whatever the input was: nothing is left to repair,
-// nothing crashes, and the report's totals add up.
+// nothing crashes, the report's totals add up, and no name does harm in any format.
 #pragma once
 
 #include <cstdio>
@@ -8,6 +8,7 @@
 
 #include "analyze/analysis.h"
 #include "derive/derive.h"
+#include "harmless.h"
 #include "import/importer.h"
 #include "report/render.h"
 #include "trace/check_trace.h"
@@ -40,8 +41,10 @@ inline void finish_and_report(Trace& trace, bool save) {
   for (const ConservationCheck& check : report->conservation)
     if (!check.ok) broken("conservation", check.name);
   for (const Renderer& renderer : renderers())
-    for (const RenderedFile& file : renderer.render(*report, {}))
+    for (const RenderedFile& file : renderer.render(*report, {})) {
       if (file.name.empty()) broken("a rendered file has no name", std::string(renderer.name));
+      if (!is_harmless(renderer.name, file.content)) broken("a rendered file means harm", file.name);
+    }
 }
 
 }  // namespace llmprof::fuzz

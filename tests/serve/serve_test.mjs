@@ -470,6 +470,7 @@ test('names that mean harm are text, in the list, a report and a comparison', as
     await harmless(page);
     await shot(page, 'hostile');
   });
+  await with_page('/#trends', harmless);
   for (const run of [harm, hostile]) await with_page(`/runs/${run.number}`, harmless);
   const other = named('hostile_names')[0];
   for (const [one, two] of [

@@ -494,6 +494,24 @@ test('names that mean harm are text', async () => {
     }
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
   });
+  // A comparison of two such, with a name of 10 MB, of which recordings keep the beginning.
+  const [faster, again, compared] = ['harm_faster.json', 'harm_again.json', 'harm_diff.html'].map((name) =>
+    join(folder, name),
+  );
+  const harmful = [kHostile, 'bad INVALID bytes', "=cmd|' /C calc'!A0", '\u001b]0;title\u0007', 'x'.repeat(10_000_000)];
+  writeFileSync(faster, recording_of(harmful, { steps: 3 }));
+  writeFileSync(again, recording_of(harmful, { steps: 3, us: 30 }));
+  execFileSync(values.binary, ['diff', faster, again, '-o', compared, '-q']);
+  await with_page(compared, async (page) => {
+    assert.equal(await page.evaluate(() => globalThis.hacked), undefined);
+    assert.equal(await page.$$eval('main img, main script', (all) => all.length), 0);
+    const text = await page.evaluate(() => document.body.innerText);
+    assert.match(text, /<\/script><img src=x/);
+    assert.ok(!/[\u001b\u0007\u2028\u202e]/.test(text) && text.length < 200_000);
+    const rows = await copied(page, 'kernels');
+    assert.ok(rows.length > 0 && rows.every((row) => !/^[=+@]/.test(row.name ?? row.kernel ?? '')));
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
+  });
   // The same where the JSON stands in the page as text, with a name of 10 MB.
   const plain = join(folder, 'plain.html');
   const long = `void long<${'x'.repeat(10_000_000)}>`;

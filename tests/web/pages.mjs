@@ -123,9 +123,20 @@ export function make_pages({ binary, source, web, folder }) {
   return pages;
 }
 
-/** A recording of PyTorch's profiler whose only kernels have these names; bytes of invalid UTF-8 stand in for INVALID. */
-export function recording_of(names) {
-  const events = names.flatMap((name, i) => [
+/** A recording of PyTorch's profiler whose only kernels have these names, of one decode step after the other where there are
+ *  `steps`, each kernel of so many us; bytes of invalid UTF-8 stand in for INVALID. */
+export function recording_of(names, { steps = 0, us = 20 } = {}) {
+  const all = steps === 0 ? names : Array(steps).fill(names).flat();
+  const ranges = Array.from({ length: steps }, (_, step) => ({
+    ph: 'X',
+    cat: 'user_annotation',
+    name: 'decode',
+    pid: 1,
+    tid: 1,
+    ts: 999 + 40 * step * names.length,
+    dur: 40 * names.length - 2,
+  }));
+  const events = all.flatMap((name, i) => [
     {
       ph: 'X',
       cat: 'cuda_runtime',
@@ -143,7 +154,7 @@ export function recording_of(names) {
       pid: 0,
       tid: 7,
       ts: 1004 + 40 * i,
-      dur: 20,
+      dur: us,
       args: { correlation: i + 1, device: 0, stream: 7, grid: [1, 1, 1], block: [32, 1, 1] },
     },
   ]);
@@ -152,7 +163,7 @@ export function recording_of(names) {
     deviceProperties: [
       { id: 0, name: 'NVIDIA H200', totalGlobalMem: 1, computeMajor: 9, computeMinor: 0, numSms: 132 },
     ],
-    traceEvents: events,
+    traceEvents: [...ranges, ...events],
   });
   const [before, ...rest] = json.split('INVALID');
   return Buffer.concat([

@@ -87,7 +87,19 @@ const plain_names: Record<string, string> = {
   intensity: 'FLOP/B',
   sm_clock_mhz: 'SM clock',
   l2_hit_frac: 'L2 hits',
+  gr_active_frac: 'compute engine active',
   p50: 'median',
+  own_ms: 'wall without the recorder',
+  bound_frac: 'bound, share of the time',
+  dram_bytes_model: 'DRAM bytes, at least',
+  dram_measured_over_model: 'DRAM bytes, measured over least',
+  flops_full_attention: 'FLOPs without a causal mask',
+  roof_tflops: 'roof',
+  // Of the host: how many stands beside how long.
+  operators_ms: 'operators, total',
+  launch_ms: 'launches, total',
+  sync_ms: 'syncs, total',
+  host_per_gpu: 'host over GPU time',
 };
 
 /** "wall" of wall_ms: the unit stands at the numbers. */
@@ -101,6 +113,11 @@ export function name_of(field: string): string {
     .replace(/_/g, ' ')
     .replace(/ p50$/, ', median')
     .replace(/ mean$/, ', mean')
+    .replace(/\bflop(s?)\b/g, 'FLOP$1')
+    .replace(/\btflops\b/g, 'TFLOP/s')
+    .replace(/\bgemm\b/g, 'GEMM')
+    .replace(/\bfma\b/g, 'FMA')
+    .replace(/\bcuda\b/g, 'CUDA')
     .replace(/\bgpu\b/g, 'GPU')
     .replace(/\bcpu\b/g, 'CPU')
     .replace(/\bttft\b/g, 'TTFT')

@@ -71,6 +71,13 @@ export function add_latency(page: Page): void {
           bare: true,
         })
       : null,
+    distributions.some((row) => row['figure'] === 'TPOT')
+      ? el(
+          'p',
+          { class: 'note' },
+          'TPOT is here the mean ITL of each request, a value a request; that of the first lines is the median of steady steps.',
+        )
+      : null,
     headline
       ? el(
           'details',

@@ -33,7 +33,7 @@ class Mounted implements MountedTimeline {
   private readonly about = el('div', { class: 'timeline-about' });
   private readonly search = el('input', {
     type: 'search',
-    placeholder: 'search names, or /expression/',
+    placeholder: 'name or /expression/',
     'aria-label': 'Search the names of all slices',
     spellcheck: 'false',
   });

@@ -68,6 +68,8 @@ export class View {
     if (!context) throw new Error('expected a browser with a 2D canvas, found none');
     this.context = context;
     this.theme = theme_of(box);
+    // No higher than all that can be shown.
+    box.style.maxHeight = `${lay_out(timeline, { groups: new Set(), tracks: new Set() }).height + RULER + 12}px`;
     this.measure();
     this.resized = new ResizeObserver(() => this.measure());
     this.resized.observe(box);
