@@ -6,6 +6,7 @@
 
 #include "analyze/analysis.h"
 #include "derive/derive.h"
+#include "import/importer.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof {
@@ -71,9 +72,9 @@ class LoggedTrace {
                           .dur_ns = dur_ns,
                           .stream = builder_.stream(0, 1, stream),
                           .name = builder_.text("nvjet_hsh_64x8_gemm"),
-                          .kind = GpuOpKind::kKernel,
                           .correlation = correlation_,
-                          .graph_node = node});
+                          .graph_node = node,
+                          .kind = GpuOpKind::kKernel});
   }
   Report report() {
     finish_import(trace);
