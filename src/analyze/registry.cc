@@ -30,6 +30,9 @@ constexpr Analysis kAnalyses[] = {
     {"profiled-kernels",
      "what Nsight Compute counted of kernels, and their roofline (profiled_kernels, kernel_stalls, roofline)",
      analyze_profiled_kernels, 1},
+    {"logged-products",
+     "matrix products by the logs of cuBLAS and cuBLASLt, and their times in a recording beside (logged_products)",
+     analyze_logged_products, 0},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
      analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
@@ -166,7 +169,8 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   const bool no_gpu = no_gpu_work(trace);
   if (no_gpu) report.cannot_tell.push_back(about_no_gpu(trace));
   for (size_t i = 0; i < std::size(kAnalyses); ++i)
-    if (profiled_alone ? kAnalyses[i].run == analyze_profiled_kernels : !no_gpu || kAnalyses[i].run == analyze_latency)
+    if (profiled_alone ? kAnalyses[i].run == analyze_profiled_kernels || kAnalyses[i].run == analyze_logged_products
+                       : !no_gpu || kAnalyses[i].run == analyze_latency)
       for (CannotTell& row : notes[i]) report.cannot_tell.push_back(std::move(row));
   add_diagnostics(trace, diagnostics, report);
   keep_top(report, options.top);

@@ -108,6 +108,8 @@ std::string_view name_of(Severity severity);
     "Samples have no times; they were taken to be evenly apart, so how long anything lasted is a guess.")             \
   D(kAmbiguousNumber, "ambiguous-number", kNotice,                                                                    \
     "Numbers could be read in two ways (1,234: thousands, or a decimal comma); they were read as thousands.")         \
+  D(kCutRecord, "cut-record", kDataLoss,                                                                              \
+    "A record of a log is incomplete or mixed with that of another thread; it was skipped.")                          \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 
 enum class DiagnosticId : uint8_t {

@@ -153,12 +153,12 @@ void add_analyze(Parser& parser) {
   const Command command =
       parser.add_command("analyze", "report on a recording: where the time went, why, and what to change");
   command
-      .option(
-          "PATH", options->paths,
-          "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
-          ".spool files), a llmprof trace file, .sqlite of nsys export, output of ncu --csv, alone or beside another "
-          "recording, output of nvidia-smi dmon, or - for standard input; or a run of the store: its number, its name, "
-          "last")
+      .option("PATH", options->paths,
+              "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
+              ".spool files), a llmprof trace file, .sqlite of nsys export, output of ncu --csv or logs of cuBLAS and "
+              "cuBLASLt, alone or beside another recording, output of nvidia-smi dmon, or - for standard input; or a "
+              "run of the store: its number, its name, "
+              "last")
       .required()
       .type_name("");
   add_ceilings_option(command, options->ceilings);

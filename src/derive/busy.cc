@@ -14,6 +14,15 @@ struct DeviceSweep {
   std::vector<int64_t> starts, ends;
 };
 
+// Leaves `from` empty. Takes its memory where `to` has nothing yet: most programs use one GPU.
+void append_moved(std::vector<int64_t>& to, std::vector<int64_t>& from) {
+  if (to.empty())
+    to.swap(from);
+  else
+    to.insert(to.end(), from.begin(), from.end());
+  std::vector<int64_t>().swap(from);
+}
+
 }  // namespace
 
 void find_busy(Trace& trace) {
@@ -48,12 +57,12 @@ void find_busy(Trace& trace) {
   if (overlaps > 0) trace.diagnostics.add(DiagnosticId::kOverlapOnStream, {}, overlaps);
 
   BusyIntervals& busy = trace.busy_intervals;
-  for (const DeviceSweep& sweep : sweeps) {
+  for (DeviceSweep& sweep : sweeps) {
     if (sweep.starts.empty()) continue;
-    busy.device.insert(busy.device.end(), sweep.starts.size(), sweep.device);
-    busy.start_ns.insert(busy.start_ns.end(), sweep.starts.begin(), sweep.starts.end());
-    busy.end_ns.insert(busy.end_ns.end(), sweep.ends.begin(), sweep.ends.end());
     trace.windows.push_back({sweep.device, sweep.starts.front(), sweep.ends.back()});
+    busy.device.insert(busy.device.end(), sweep.starts.size(), sweep.device);
+    append_moved(busy.start_ns, sweep.starts);
+    append_moved(busy.end_ns, sweep.ends);
   }
 }
 

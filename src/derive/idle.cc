@@ -380,7 +380,10 @@ void attribute_idle(Trace& trace) {
     PartIdle(trace, calls, no_input, rows, recorded.unrecorded(parts[i].window.device), parts[i], found[i]).run();
   });
   trace.gaps = std::move(found[0]);
-  for (size_t i = 1; i < found.size(); ++i) trace.gaps.append_rows(found[i]);
+  for (size_t i = 1; i < found.size(); ++i) {
+    trace.gaps.append_rows(found[i]);
+    found[i] = Gaps();  // the largest table of a program that launches slowly: not twice in memory
+  }
 }
 
 }  // namespace llmprof

@@ -183,17 +183,18 @@ Status import_path(const std::string& path, Trace& trace) {
   return nsys::is_report(path) && !knows(input) ? import_nsys_report(input, trace) : import_input(input, trace);
 }
 
-// A regular file by its first bytes; a pipe is read once, and is the recording.
-bool is_table_of_ncu(const std::string& path) {
+// Whether it holds what has no place in time, and so joins any recording. A regular file by its first bytes; a pipe is
+// read once, and is the recording.
+bool stands_beside(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) return false;
   const Result<InputFile> input = InputFile::open(path);
   if (!input) return false;
   const Result<const Importer*> importer = importer_for(*input);
-  return importer && (*importer)->name == kNcuImporter;
+  return importer && ((*importer)->name == kNcuImporter || (*importer)->name == kBlasLogImporter);
 }
 
-Status join_table_of_ncu(const std::string& path, Trace& trace) {
+Status join_beside(const std::string& path, Trace& trace) {
   LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
   Trace part;
   LLMPROF_CHECK(import_input(input, part));
@@ -210,10 +211,10 @@ Status join_table_of_ncu(const std::string& path, Trace& trace) {
 Result<Trace> import_files(const std::vector<std::string>& paths) {
   if (paths.empty())
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
-  // Counters of profiled kernels have no times: tables of them join any recording.
+  // Counters of profiled kernels and logs of products have no times: they join any recording.
   std::vector<std::string> recordings, tables;
   for (const std::string& path : paths)
-    (paths.size() > 1 && is_table_of_ncu(path) ? tables : recordings).push_back(path);
+    (paths.size() > 1 && stands_beside(path) ? tables : recordings).push_back(path);
   if (recordings.empty()) {
     recordings.push_back(tables.front());
     tables.erase(tables.begin());
@@ -224,7 +225,7 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
                 "analyze them one by one; joining the recordings of several ranks is not supported", ExitCode::kUsage);
   Trace trace;
   LLMPROF_CHECK(import_path(recordings.front(), trace));
-  for (const std::string& table : tables) LLMPROF_CHECK(join_table_of_ncu(table, trace));
+  for (const std::string& table : tables) LLMPROF_CHECK(join_beside(table, trace));
   finish_import(trace);
   return trace;
 }

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "import/cublas.h"
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
@@ -29,6 +30,9 @@ std::span<const Importer> importers() {
                "the file is damaged or cut off: copy it again, or export it again with nsys export"},
       Importer{kNcuImporter, "Nsight Compute: what `ncu --csv` prints, pages raw and details", ncu::sniff, ncu::import,
                "the file is damaged or cut off: copy it again, or print it again with ncu --import FILE.ncu-rep --csv"},
+      Importer{kBlasLogImporter, "logs of cuBLAS (CUBLAS_LOGINFO_DBG=1) and of cuBLASLt (CUBLASLT_LOG_LEVEL=2 or more)",
+               blas_logs::sniff, blas_logs::import,
+               "the file is damaged or cut off: copy it again, or let the program that writes it end"},
   };
   return kImporters;
 }

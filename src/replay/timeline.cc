@@ -210,6 +210,9 @@ void find_other_devices(Timeline& timeline) {
 }  // namespace
 
 void ActivityLists::take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size_t rows) {
+  begin_.clear();
+  ops_.clear();
+  if (pairs.empty()) return;
   begin_.assign(rows + 1, 0);
   for (const auto& [row, op] : pairs) ++begin_[row + 1];
   for (size_t row = 0; row < rows; ++row) begin_[row + 1] += begin_[row];

@@ -54,6 +54,7 @@ inline constexpr size_t kStartKinds = 4;
 class ActivityLists {
  public:
   std::span<const GpuOpId> of(Row row) const {
+    if (begin_.empty()) return {};
     return {ops_.data() + begin_[row], static_cast<size_t>(begin_[row + 1] - begin_[row])};
   }
   // In any order of the rows; those of one row stay in theirs.
@@ -61,7 +62,7 @@ class ActivityLists {
 
  private:
   std::vector<GpuOpId> ops_;
-  std::vector<uint32_t> begin_;  // by row, one more at the end
+  std::vector<uint32_t> begin_;  // by row, one more at the end; empty where no row has any
 };
 
 // A call begins, an activity runs, a call that waits returns.

@@ -84,16 +84,14 @@ std::string headline(const Report& report, const Ink& ink) {
   if (report.model)
     out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · probably ") +
                    printable(report.model->id));
-  out += ink.dim(" · " + (profiled_alone(report)
-                              ? format_count(static_cast<double>(profiled_calls(report))) + " kernels profiled"
-                              : recorded_time(report.source)));
+  out += ink.dim(" · " + (profiled_alone(report) ? alone_text(report) : recorded_time(report.source)));
   return out + "\n\n";
 }
 
 }  // namespace
 
 bool gpu_was_seen(const Report& report) {
-  return report.telemetry || !report.profiled_kernels.empty() ||
+  return report.telemetry || !report.profiled_kernels.empty() || !report.logged_products.empty() ||
          std::any_of(report.stages.begin(), report.stages.end(),
                      [](const StageTiming& stage) { return stage.kernels > 0; });
 }
@@ -179,11 +177,27 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   std::string out = headline(report, ink) + warnings(report, options, ink);
   if (options.one_page) return finish_page(text_page(report, out, options, ink), options);
   const bool cpu = on_cpu(report);
-  for (const auto part : {text_verdict,      text_stages,        text_stage_steps, text_warm_up,
-                          text_measured,     text_where,         text_undisturbed, text_critical_path,
-                          text_what_ifs,     text_launch_places, text_host,        text_host_places,
-                          text_idle,         text_operators,     text_kernels,     text_profiled_kernels,
-                          text_launch_sites, text_memory,        text_findings,    text_cannot_tell,
+  for (const auto part : {text_verdict,
+                          text_stages,
+                          text_stage_steps,
+                          text_warm_up,
+                          text_measured,
+                          text_where,
+                          text_undisturbed,
+                          text_critical_path,
+                          text_what_ifs,
+                          text_launch_places,
+                          text_host,
+                          text_host_places,
+                          text_idle,
+                          text_operators,
+                          text_kernels,
+                          text_profiled_kernels,
+                          text_logged_products,
+                          text_launch_sites,
+                          text_memory,
+                          text_findings,
+                          text_cannot_tell,
                           text_foot})
     if (!cpu || part != text_host) out += part(report, options, ink);  // the host is the device there
   return finish_page(out, options);

@@ -12,7 +12,20 @@
 
 namespace llmprof {
 
-bool profiled_alone(const Report& report) { return !report.profiled_kernels.empty() && report.stages.empty(); }
+bool profiled_alone(const Report& report) {
+  return (!report.profiled_kernels.empty() || !report.logged_products.empty()) && report.stages.empty();
+}
+
+std::string alone_text(const Report& report) {
+  const int64_t kernels = profiled_calls(report);
+  int64_t products = 0;
+  for (const LoggedProductRecord& row : report.logged_products) products += row.calls;
+  std::string out;
+  if (kernels > 0) out = format_count(static_cast<double>(kernels)) + " kernels profiled";
+  if (products > 0)
+    out += (out.empty() ? "" : ", ") + format_count(static_cast<double>(products)) + " matrix products logged";
+  return out;
+}
 
 int64_t profiled_calls(const Report& report) {
   int64_t calls = 0;

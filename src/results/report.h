@@ -319,6 +319,33 @@ LLMPROF_RECORD(ProfiledKernelRecord, "profiled_kernels", "Kernels that Nsight Co
 LLMPROF_RECORD(KernelStallRecord, "kernel_stalls", "What the warps of profiled kernels wait for",
                LLMPROF_KERNEL_STALL_FIELDS)
 
+#define LLMPROF_LOGGED_PRODUCT_FIELDS(F)                                                                     \
+  F(int64_t, process_id, "", "Operating system process id, -1 if the log does not say")                      \
+  F(OptInt, thread_id, "", "POSIX thread handle; cuBLASLt does not log it")                                  \
+  F(OptInt, device, "", "CUDA device ordinal; cuBLASLt does not log it")                                     \
+  F(std::string, stream, "", "Stream handle; 0x0 is the default stream")                                     \
+  F(std::string, function, "", "Function of the library; of a product in both logs that of cuBLAS")          \
+  F(std::string, logs, "", "cublas, cublaslt, or both: counted once")                                        \
+  F(OptInt, batch, "", "Independent problems")                                                               \
+  F(OptInt, m, "", "Rows of the activation (tokens): the library's n where the result is column-major")      \
+  F(OptInt, n, "", "Output features: the library's m where the result is column-major")                      \
+  F(OptInt, k, "", "Reduction length")                                                                       \
+  F(OptText, dtype, "", "Element type of the activation")                                                    \
+  F(OptText, weight_dtype, "", "Element type of the second operand")                                         \
+  F(OptText, out_dtype, "", "Element type of the result")                                                    \
+  F(std::string, layout, "", "Transposes of the library's A and B: TN; row-major where the result is")       \
+  F(OptText, compute_type, "", "As the library calls it: COMPUTE_32F")                                       \
+  F(OptText, epilogue, "", "What the library fused behind it")                                               \
+  F(OptText, algorithm, "", "What cuBLASLt chose; without its log what was asked of cuBLAS")                 \
+  F(int64_t, calls, "", "Such products in the logs")                                                         \
+  F(OptDouble, flops, "FLOP", "Of one: 2 x batch x m x n x k; none of a grouped product")                    \
+  F(OptDouble, total_flops, "FLOP", "Of all of them")                                                        \
+  F(OptInt, recorded_calls, "", "Of them those found in the recording beside, by their order on the stream") \
+  F(OptDouble, recorded_us, "us", "Mean time of the GEMM kernel of those")                                   \
+  F(OptDouble, recorded_tflops, "TFLOP/s", "flops / recorded_us")
+LLMPROF_RECORD(LoggedProductRecord, "logged_products", "Matrix products by the logs of cuBLAS and cuBLASLt",
+               LLMPROF_LOGGED_PRODUCT_FIELDS)
+
 #define LLMPROF_IDLE_FIELDS(F)                                                     \
   F(std::string, cause, "", "Why the GPU was idle")                                \
   F(std::string, stage, "", "Stage")                                               \
@@ -730,6 +757,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::vector<RooflineRecord>, roofline, "", "Kernels against the roofline")                                  \
   F(IfAny<std::vector<ProfiledKernelRecord>>, profiled_kernels, "", "Of Nsight Compute; left out without it")   \
   F(IfAny<std::vector<KernelStallRecord>>, kernel_stalls, "", "Of the same; left out without it")               \
+  F(IfAny<std::vector<LoggedProductRecord>>, logged_products, "", "Of cuBLAS's logs; left out without them")    \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \

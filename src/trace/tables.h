@@ -500,6 +500,33 @@ LLMPROF_TABLE(ProfiledKernels, "profiled_kernels", "Kernels as a profiler ran th
 LLMPROF_TABLE(KernelCounters, "kernel_counters", "Metrics of profiled kernels, those of one kernel in the file's order",
               LLMPROF_KERNEL_COUNTER_COLUMNS)
 
+// Matrix products as the logs of cuBLAS and cuBLASLt have them, in the order of the files. The logs say when by the
+// second, so they have no place in time. A product that cuBLAS runs through cuBLASLt has a row for each of the two
+// logs. GEMM as LLMPROF_WORK_COLUMNS has it: the columns of a column-major result are the rows of the activation.
+#define LLMPROF_LOGGED_PRODUCT_COLUMNS(C)                                                           \
+  C(int64_t, unix_s, "s", "Second of the log's own clock, read as UTC, -1 if absent")               \
+  C(int64_t, process_id, "", "Operating system process id, -1 if absent")                           \
+  C(int64_t, thread_id, "", "POSIX thread handle, -1 if absent: cuBLASLt does not log it")          \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if absent: cuBLASLt does not log it")       \
+  C(uint64_t, stream, "", "Stream handle, 0 for the default stream")                                \
+  C(StringId, function, "", "Function, for example cublasGemmEx or cublasLtTSTMatmul")              \
+  C(DType, dtype, "", "Element type of the activation")                                             \
+  C(DType, weight_dtype, "", "Element type of the second operand")                                  \
+  C(DType, out_dtype, "", "Element type of the result")                                             \
+  C(int64_t, batch, "", "Independent problems")                                                     \
+  C(int64_t, m, "", "Rows of the activation: tokens, -1 if unknown")                                \
+  C(int64_t, n, "", "Output features, -1 if unknown")                                               \
+  C(int64_t, k, "", "Reduction length, -1 if unknown")                                              \
+  C(StringId, layout, "", "Transposes of the library's A and B: TN; row-major where the result is") \
+  C(StringId, compute, "", "Compute type: COMPUTE_32F, or empty")                                   \
+  C(StringId, epilogue, "", "What the library fused behind it, for example BIAS; empty if nothing") \
+  C(StringId, algorithm, "", "What was asked for (cuBLAS) or chosen (cuBLASLt), as the log has it") \
+  C(uint64_t, a, "", "Address of the library's A, 0 if absent")                                     \
+  C(uint64_t, b, "", "Address of the library's B, 0 if absent")                                     \
+  C(uint64_t, d, "", "Address of the result, 0 if absent")
+LLMPROF_TABLE(LoggedProducts, "logged_products", "Matrix products by the logs of cuBLAS and cuBLASLt",
+              LLMPROF_LOGGED_PRODUCT_COLUMNS)
+
 // ---- derived tables ------------------------------------------------------------------------------------------------
 
 #define LLMPROF_OP_LINK_COLUMNS(C)                                         \
@@ -627,7 +654,8 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(GpuSamples, gpu_samples)           \
   T(NvmlSamples, nvml_samples)         \
   T(ProfiledKernels, profiled_kernels) \
-  T(KernelCounters, kernel_counters)
+  T(KernelCounters, kernel_counters)   \
+  T(LoggedProducts, logged_products)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \

@@ -17,6 +17,13 @@ int32_t find(const Named (&table)[kCount], std::string_view name) {
   return -1;
 }
 
+template <size_t kCount>
+std::string_view name_in(const Named (&table)[kCount], int32_t value) {
+  for (const Named& entry : table)
+    if (entry.value == value) return entry.name;
+  return {};
+}
+
 constexpr Named kDataTypes[] = {
     {"R_16F", 2},      {"R_16BF", 14},     {"R_32F", 0},      {"R_64F", 1},   {"R_8F_E4M3", 28}, {"R_8F_E5M2", 29},
     {"R_4F_E2M1", 33}, {"R_6F_E2M3", 31},  {"R_6F_E3M2", 32}, {"R_8I", 3},    {"R_32I", 10},     {"R_8U", 8},
@@ -125,5 +132,11 @@ int32_t compute_type(std::string_view name) { return find(kComputeTypes, name); 
 int32_t operation(std::string_view name) { return find(kOperations, name); }
 int32_t epilogue(std::string_view name) { return find(kEpilogues, name); }
 int32_t scale_mode(std::string_view name) { return find(kScaleModes, name); }
+
+std::string_view name_of_compute_type(int32_t value) { return name_in(kComputeTypes, value); }
+std::string_view name_of_epilogue(int32_t value) {
+  const std::string_view name = name_in(kEpilogues, value);
+  return name.substr(name.find('_') == std::string_view::npos ? 0 : name.find('_') + 1);
+}
 
 }  // namespace llmprof::blas_log

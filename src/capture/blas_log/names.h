@@ -28,4 +28,8 @@ int32_t operation(std::string_view name);
 int32_t epilogue(std::string_view name);
 int32_t scale_mode(std::string_view name);
 
+// The name of a value; empty if it has none: "COMPUTE_32F", and "BIAS" of EPILOGUE_BIAS.
+std::string_view name_of_compute_type(int32_t value);
+std::string_view name_of_epilogue(int32_t value);
+
 }  // namespace llmprof::blas_log

@@ -89,8 +89,11 @@ function facts(page: Page): HTMLElement {
     );
   const recorded = number_of(source?.['recorded_ms']);
   const profiled = rows_of(data['profiled_kernels']).reduce((sum, row) => sum + (number_of(row['calls']) ?? 0), 0);
+  const logged = rows_of(data['logged_products']).reduce((sum, row) => sum + (number_of(row['calls']) ?? 0), 0);
   if (profiled > 0 && !recorded) add(linked('#profiled_kernels', `${profiled} kernels profiled`, 'counted'));
-  else if (recorded !== null) add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
+  if (logged > 0 && !recorded) add(linked('#logged_products', `${logged} matrix products logged`, 'counted'));
+  if (recorded !== null && (recorded > 0 || profiled + logged === 0))
+    add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
 }
 
@@ -435,7 +438,16 @@ function change(finding: Row, known: Set<string>, first: boolean): HTMLElement {
 }
 
 function none_found(data: Row): HTMLElement {
-  if (judged_stages(data).length || !rows_of(data['profiled_kernels']).length)
+  const profiled = rows_of(data['profiled_kernels']).length > 0;
+  if (!judged_stages(data).length && !profiled && rows_of(data['logged_products']).length)
+    return el(
+      'p',
+      {},
+      'A log of calls has no steps to judge: ',
+      linked('#logged_products', 'its matrix products', 'counted by cuBLAS and cuBLASLt'),
+      '.',
+    );
+  if (judged_stages(data).length || !profiled)
     return el('p', {}, 'Nothing that was looked for is worth a change (llmprof list findings).');
   return el(
     'p',
