@@ -213,8 +213,7 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
   // Counters of profiled kernels and logs of products have no times: they join any recording.
   std::vector<std::string> recordings, tables;
-  for (const std::string& path : paths)
-    (paths.size() > 1 && stands_beside(path) ? tables : recordings).push_back(path);
+  for (const std::string& path : paths) (paths.size() > 1 && stands_beside(path) ? tables : recordings).push_back(path);
   if (recordings.empty()) {
     recordings.push_back(tables.front());
     tables.erase(tables.begin());

@@ -397,14 +397,14 @@ LLMPROF_TABLE(HostPlaces, "host_places", "Python code that waits, copies, alloca
 LLMPROF_TABLE(HostPaces, "host_paces", "Probes of how fast the CPU of a thread was, at every recording level",
               LLMPROF_HOST_PACE_COLUMNS)
 
-// What CPU time the program used until the end of long code between two CUDA calls, and of long waits for the GPU, by
+// What CPU time the program used until the end of long code between two CUDA calls, and of long calls, by
 // all of its threads: code that runs, or a program that waits.
 #define LLMPROF_CPU_READING_COLUMNS(C)                                                                            \
-  C(TimeNs, start_ns, "ns", "Start of the code: the end of the thread's call before; or the end of a wait")       \
-  C(DurationNs, dur_ns, "ns", "How long it took: 100 us or more; 0: read at the end of a wait that took so long") \
+  C(TimeNs, start_ns, "ns", "Start of the code: the end of the thread's call before; or the end of a call")       \
+  C(DurationNs, dur_ns, "ns", "How long it took: 100 us or more; 0: read at the end of a call that took so long") \
   C(Always<ThreadId>, thread, "", "Row in threads")                                                               \
   C(int64_t, cpu_ns, "ns", "CPU time of all threads of the process, up to the end of it")
-LLMPROF_TABLE(CpuReadings, "cpu_readings", "CPU time of the program at the end of long code and of long waits",
+LLMPROF_TABLE(CpuReadings, "cpu_readings", "CPU time of the program at the end of long code and of long calls",
               LLMPROF_CPU_READING_COLUMNS)
 
 // What was recorded when, per process. Rows of one process do not overlap and are in time order.

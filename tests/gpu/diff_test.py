@@ -94,9 +94,9 @@ def record(args, state, place, lane, name, command):
 
 def order_of(args, lane, lanes):
     """(name, mode, what, size) of the runs of one GPU: changes spread among equal runs. The changes are shared out."""
-    modes = ["cpu"] if args.program == "cpu" else sorted({mode for mode, _ in PLANTED})
+    modes = ["cpu"] if args.program == "cpu" else args.modes
     equal = [(f"{mode}_base_{i:02}", mode, None, 0) for i in range(args.equal) for mode in modes]
-    cells = [] if args.program == "cpu" else [(mode, what, size) for mode, what in PLANTED for size in SIZES]
+    cells = [] if args.program == "cpu" else [(mode, what, size) for mode, what in PLANTED if mode in modes for size in args.sizes]
     changed = [(f"{mode}_{what}_{size * 100:.0f}_{i}", mode, what, size)
                for i in range(args.repeats) for mode, what, size in cells[lane::lanes]]
     out, taken = [], 0
@@ -116,7 +116,7 @@ def record_all(args, state):
         place, name = places.get(), f"gpu{lane}"
         costs = state.get(f"{name}/costs")
         if costs is None and args.program != "cpu":
-            costs = {mode: calibrated(args, place, mode) for mode in sorted({mode for mode, _ in PLANTED})}
+            costs = {mode: calibrated(args, place, mode) for mode in args.modes}
             state.put(f"{name}/costs", costs)
         for run, mode, what, size in order_of(args, lane, args.gpus):
             if budget.spent(20):
@@ -271,6 +271,9 @@ def main():
     parser = harness.arguments(__doc__, "diff_results.json")
     parser.add_argument("--program", choices=("gpu", "cpu"), default="gpu", help="cpu: the reference workload, equal runs alone")
     parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=sorted({mode for mode, _ in PLANTED}), help="eager, graph or both")
+    parser.add_argument("--sizes", type=lambda text: [float(size) / 100 for size in text.split(",")], default=SIZES,
+                        help="of changes, percent of a step, of 2, 3, 5 and 10")
     parser.add_argument("--equal", type=int, default=20, help="equal runs of each program and GPU")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each change")
     parser.add_argument("--steps", type=int, default=120, help="tokens of a request")

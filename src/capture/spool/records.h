@@ -298,10 +298,10 @@ struct HostPace {
   int64_t waited_ns = -1;  // without a CPU although ready to run, since the thread's probe before it; -1: not known
 };
 
-// At the end of long code between two CUDA calls, and of long waits: how much CPU time the process has used.
+// At the end of long code between two CUDA calls, and of long calls: how much CPU time the process has used.
 struct CpuReading {
   Id thread = 0;
-  int64_t start_ns = 0;  // of the code; of a wait its end
+  int64_t start_ns = 0;  // of the code; of a call its end
   int64_t end_ns = 0;
   int64_t cpu_ns = 0;  // of all threads, since the process began
 };

@@ -129,9 +129,9 @@ bool allocates(std::string_view name) {
 // Host code that is long enough to ask where it is, and not so long that nothing was recorded meanwhile.
 constexpr int64_t kHostCodeLeastNs = 100'000, kHostCodeMostNs = 1'000'000'000;
 
-// What the program has used of its CPUs when something long ends. Between the end of a wait and that of the code behind
-// it lies the code alone: a thread that waits for the GPU uses a CPU all along, and a program that waits for its input
-// none.
+// What the program has used of its CPUs when something long ends. Between the end of a long call and that of the code
+// behind it lies the code alone: a thread that waits for the GPU, in a copy or a full queue too, uses a CPU all along,
+// and a program that waits for its input none.
 void read_cpu_time(ThreadLog& log, int64_t start_ns, int64_t end_ns) {
   timespec used{};
   if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0)
@@ -213,7 +213,7 @@ void record(KnownCall& call, uint32_t layer, uint32_t cbid, const cupti::Callbac
     std::memcpy(&event.payload, &target.event, sizeof event.payload);
   }
   append(*log, event);
-  if (call.waits && event.end_ns - event.start_ns >= kHostCodeLeastNs) read_cpu_time(*log, event.end_ns, event.end_ns);
+  if (event.end_ns - event.start_ns >= kHostCodeLeastNs) read_cpu_time(*log, event.end_ns, event.end_ns);
 }
 
 }  // namespace
