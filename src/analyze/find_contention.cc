@@ -12,7 +12,7 @@
 namespace llmprof {
 namespace {
 
-constexpr double kWaitShareMin = 0.10;  // of a stage's time, where nothing can be simulated
+constexpr double kCpuWaitShareMin = 0.10;  // of a stage's time, where nothing can be simulated
 
 struct CpuWaits {
   double ns = 0;
@@ -71,7 +71,7 @@ void find_cpu_contention(const FindingContext& finding) {
     if (found == by_stage.end() || found->second.ns <= 0) continue;
     const CpuWaits& waits = found->second;
     const double gain_ns = std::min(waits.ns, std::max(0.0, stage.wall_ns() - stage.least_gpu_ns()));
-    if (!finding.worth(stage, "own-cpu", gain_ns >= kWaitShareMin * stage.own_ns())) continue;
+    if (!finding.worth(stage, "own-cpu", gain_ns >= kCpuWaitShareMin * stage.own_ns())) continue;
     Finding& out = finding.add("cpu-contention", &stage,
                                fmt::format("{}the thread that launches is ready to run and waits for a CPU {} of the "
                                            "time",

@@ -15,7 +15,7 @@ struct HostStretch {
   int64_t* ns = nullptr;  // where that is kept; null: it waited for the GPU, and nobody knows how long it would have
 };
 
-int64_t median_of(std::vector<int64_t> values) {
+int64_t middle_of(std::vector<int64_t> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -32,8 +32,8 @@ class ThreadHost {
       before.push_back(durations_.before_ns[call]);
       if (!recording_.waits(call)) in_calls.push_back(durations_.call_ns[call]);
     }
-    usual_before_ns_ = median_of(std::move(before));
-    usual_call_ns_ = median_of(std::move(in_calls));
+    usual_before_ns_ = middle_of(std::move(before));
+    usual_call_ns_ = middle_of(std::move(in_calls));
   }
 
   // Who takes a CPU keeps it for a slice of time: what was waited lies in the longest stretches, not a little in each.

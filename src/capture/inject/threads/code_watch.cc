@@ -14,7 +14,7 @@ constexpr int64_t kCodeLeastNs = 100'000, kCodeMostNs = 1'000'000'000;  // as wh
 // and where there is no long code. A host that has no core for the drain thread takes 10 us and more from the program
 // for each.
 constexpr int64_t kQuestionNs = 200'000, kQuestionMostNs = 1'000'000;
-constexpr uint32_t kOfCode = 16, kOfWindow = 100, kInVain = 50;  // so many, then half as many a second
+constexpr uint32_t kOfCode = 4, kOfWindow = 50, kInVain = 50;  // so many, then half as many a second
 constexpr int64_t kCostShare = 20, kRestMostNs = 10'000'000;
 constexpr uint32_t kTextsKnown = 1024;
 

@@ -3,8 +3,8 @@
 // the interpreter's lock (python/python_stack.h): each 200 us, later each millisecond, from 100 us after the last call
 // on. The watched thread only says when its calls end, in one store to a line of the cache that is its own.
 //
-// Bounds: 16 threads; while kernels are recorded only; a hundred and some samples of one second of code, and a thousand
-// a second behind the first 300 of a window; reading takes a twentieth of the drain thread's time at most.
+// Bounds: 16 threads; while kernels are recorded only; some forty samples of one second of code, and a thousand a
+// second behind the first 150 of a window; reading takes a twentieth of the drain thread's time at most.
 #pragma once
 
 #include <atomic>
