@@ -40,8 +40,14 @@ class Tool:
         return {**dict.fromkeys(names, driver), "LLMPROF_CUBLASLT": str(self.stand_in / "libcublasLt.so.13"), "LLMPROF_NVML": "/nowhere/libnvidia-ml.so"}
 
 
+class TimesDiffer(AssertionError):
+    """Two clock readings of one moment differ by milliseconds where a busy machine takes the CPU away between them: a part
+    that this happened to runs again, and what is wrong of itself is so every time."""
+
+
 def near(found, expected, share, what):
-    assert abs(found - expected) <= share * abs(expected), (what, found, expected)
+    if not abs(found - expected) <= share * abs(expected):
+        raise TimesDiffer(what, found, expected)
 
 
 def stages_of(report):
@@ -70,7 +76,7 @@ def report_agrees_with_the_run(tool):
     weights = layers * (h * (q + 2 * kv) + q * h + 3 * h * f)
     pairs = tokens * (tokens + 1) // 2
     expected = 2 * 2 * (weights * tokens + vocabulary * h) + 2 * layers * 4 * (q // size) * size * pairs
-    near(stages["prefill"]["flops"], expected, 1e-9, "FLOPs of prefill")
+    assert abs(stages["prefill"]["flops"] - expected) <= 1e-9 * expected, (stages["prefill"]["flops"], expected)
     latency = report["latency"]
     near(latency["ttft_ms"]["p50"], run["ttft_ms"], 0.01, "TTFT")
     near_mean(latency["tpot_ms"]["mean"], run, 0.10, "TPOT")  # steps of some tens of microseconds
@@ -88,12 +94,14 @@ def step_means(run):
 
 def near_mean(found, run, share, what):
     most, least = step_means(run)
-    assert (1 - share) * least <= found <= (1 + share) * most, f"{what}: {found}, by the workload {least} to {most}"
+    if not (1 - share) * least <= found <= (1 + share) * most:
+        raise TimesDiffer(f"{what}: {found}, by the workload {least} to {most}")
 
 
 def near_rate(found, run, what):
     most, least = step_means(run)
-    assert 0.99e3 / most <= found <= 1.01e3 / least, f"{what}: {found}, by the workload {1e3 / most} to {1e3 / least}"
+    if not 0.99e3 / most <= found <= 1.01e3 / least:
+        raise TimesDiffer(f"{what}: {found}, by the workload {1e3 / most} to {1e3 / least}")
 
 
 @part
@@ -274,16 +282,21 @@ def main():
     for function in PARTS:
         if options.parts and function.__name__ not in options.parts:
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                function(Tool(options.binary, pathlib.Path(folder), options.stand_in))
-                print("ok    ", function.__name__)
-            except AssertionError as error:
-                if "could not be opened" in str(error):
-                    print("skipped: oneDNN is missing")
-                    return 77
-                failed += 1
-                print("FAILED", function.__name__, error)
+        for runs_left in (3, 2, 1, 0):
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    function(Tool(options.binary, pathlib.Path(folder), options.stand_in))
+                    print("ok    ", function.__name__)
+                except AssertionError as error:
+                    if "could not be opened" in str(error):
+                        print("skipped: oneDNN is missing")
+                        return 77
+                    if runs_left > 0 and isinstance(error, TimesDiffer):
+                        print("again ", function.__name__, error)
+                        continue
+                    failed += 1
+                    print("FAILED", function.__name__, error)
+                break
     return 1 if failed else 0
 
 
