@@ -32,6 +32,7 @@ using LibraryCallId = RowId<struct LibraryCalls>;
 using WorkId = RowId<struct Works>;
 using StepId = RowId<struct Steps>;
 using ProfiledKernelId = RowId<struct ProfiledKernels>;
+using ClientRequestId = RowId<struct ClientRequests>;
 
 // ---- enumerations stored as columns ------------------------------------------------------------------------------
 
@@ -291,25 +292,28 @@ LLMPROF_TABLE(Counters, "counters", "Counter samples over time", LLMPROF_COUNTER
 // Calls of cuBLAS, cuBLASLt and cuDNN with their shapes, seen by hooks in the watched process. GEMM as
 // LLMPROF_WORK_COLUMNS has it: m tokens (rows of the activation), n output features, k reduction, 2*batch*m*n*k FLOPs.
 // Attention likewise: m queries and n keys of each of batch sequences, k the head size.
-#define LLMPROF_LIBRARY_CALL_COLUMNS(C)                                                               \
-  C(TimeNs, start_ns, "ns", "Start on the host")                                                      \
-  C(DurationNs, dur_ns, "ns", "Duration on the host")                                                 \
-  C(Always<ThreadId>, thread, "", "Row in threads")                                                   \
-  C(StringId, name, "", "Function, for example cublasLtMatmul")                                       \
-  C(WorkKind, kind, "", "gemm, attention or convolution")                                             \
-  C(DType, dtype, "", "Element type of the activation")                                               \
-  C(DType, weight_dtype, "", "Element type of the second operand; attention: of the keys and values") \
-  C(DType, out_dtype, "", "Element type of the result")                                               \
-  C(int64_t, batch, "", "Independent problems; attention: sequences")                                 \
-  C(int64_t, m, "", "Rows of the activation: tokens, -1 if unknown; attention: queries")              \
-  C(int64_t, n, "", "Output features, -1 if unknown; attention: keys")                                \
-  C(int64_t, k, "", "Reduction length, -1 if unknown; attention: head size")                          \
-  C(StringId, epilogue, "", "What the library fused behind it, for example BIAS; empty if nothing")   \
-  C(StringId, detail, "", "Anything else the hook saw")                                               \
-  C(int32_t, heads, "", "Attention: heads of the queries, 0 otherwise")                               \
-  C(int32_t, kv_heads, "", "Attention: heads of keys and values, 0 otherwise")                        \
-  C(int32_t, value_size, "", "Attention: numbers in a value, 0 otherwise")                            \
-  C(AttentionMask, mask, "", "Attention: none, causal (query i sees the keys up to i), or one that is not known")
+#define LLMPROF_LIBRARY_CALL_COLUMNS(C)                                                                           \
+  C(TimeNs, start_ns, "ns", "Start on the host")                                                                  \
+  C(DurationNs, dur_ns, "ns", "Duration on the host")                                                             \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                                               \
+  C(StringId, name, "", "Function, for example cublasLtMatmul")                                                   \
+  C(WorkKind, kind, "", "gemm, attention or convolution")                                                         \
+  C(DType, dtype, "", "Element type of the activation")                                                           \
+  C(DType, weight_dtype, "", "Element type of the second operand; attention: of the keys and values")             \
+  C(DType, out_dtype, "", "Element type of the result")                                                           \
+  C(int64_t, batch, "", "Independent problems; attention: sequences")                                             \
+  C(int64_t, m, "", "Rows of the activation: tokens, -1 if unknown; attention: queries")                          \
+  C(int64_t, n, "", "Output features, -1 if unknown; attention: keys")                                            \
+  C(int64_t, k, "", "Reduction length, -1 if unknown; attention: head size")                                      \
+  C(StringId, epilogue, "", "What the library fused behind it, for example BIAS; empty if nothing")               \
+  C(StringId, detail, "", "Anything else the hook saw")                                                           \
+  C(int32_t, heads, "", "Attention: heads of the queries, 0 otherwise")                                           \
+  C(int32_t, kv_heads, "", "Attention: heads of keys and values, 0 otherwise")                                    \
+  C(int32_t, value_size, "", "Attention: numbers in a value, 0 otherwise")                                        \
+  C(AttentionMask, mask, "", "Attention: none, causal (query i sees the keys up to i), or one that is not known") \
+  C(uint64_t, input, "", "GEMM: address of the activation, 0 if unknown")                                         \
+  C(uint64_t, weights, "", "GEMM: address of the second operand, 0 if unknown")                                   \
+  C(uint64_t, output, "", "GEMM: address of the result, 0 if unknown")
 LLMPROF_TABLE(LibraryCalls, "library_calls", "Calls of GPU math libraries with their shapes",
               LLMPROF_LIBRARY_CALL_COLUMNS)
 
@@ -527,6 +531,45 @@ LLMPROF_TABLE(KernelCounters, "kernel_counters", "Metrics of profiled kernels, t
 LLMPROF_TABLE(LoggedProducts, "logged_products", "Matrix products by the logs of cuBLAS and cuBLASLt",
               LLMPROF_LOGGED_PRODUCT_COLUMNS)
 
+// Requests as a client saw them, a benchmark of a server for example.
+#define LLMPROF_CLIENT_REQUEST_COLUMNS(C)                                              \
+  C(TimeNs, start_ns, "ns", "When it was sent; 0 for all where the file does not say") \
+  C(int64_t, latency_ns, "ns", "From sending to the last of its output, -1 if absent") \
+  C(int64_t, ttft_ns, "ns", "From sending to the first of its output, -1 if absent")   \
+  C(int64_t, input_tokens, "", "Tokens of its prompt, -1 if absent")                   \
+  C(int64_t, output_tokens, "", "Tokens of its answer, -1 if absent")                  \
+  C(StringId, source, "", "File that it is from")                                      \
+  C(StringId, error, "", "Why it failed, as the file has it; empty if it did not")
+LLMPROF_TABLE(ClientRequests, "client_requests", "Requests of a server as its client saw them",
+              LLMPROF_CLIENT_REQUEST_COLUMNS)
+
+// A piece of output may hold several tokens.
+#define LLMPROF_CLIENT_INTERVAL_COLUMNS(C)                          \
+  C(Always<ClientRequestId>, request, "", "Row in client_requests") \
+  C(LengthNs, length_ns, "ns", "From one piece of its output to the next")
+LLMPROF_TABLE(ClientIntervals, "client_intervals", "Times between pieces of a request's output, in order",
+              LLMPROF_CLIENT_INTERVAL_COLUMNS)
+
+#define LLMPROF_CLIENT_FIGURE_COLUMNS(C)                                                               \
+  C(StringId, source, "", "File that it is from")                                                      \
+  C(StringId, name, "", "What was measured: ttft, tpot, itl, e2e, output-tokens-per-s, requests, ...") \
+  C(StringId, statistic, "", "mean, median, p99, std, total, ...; empty for a single value")           \
+  C(double, value, "", "Value in its unit; infinite where the file says so")                           \
+  C(StringId, unit, "", "s, tokens/s, requests/s, tokens, requests; empty for a pure number")          \
+  C(StringId, field, "", "Name of the figure in the file")
+LLMPROF_TABLE(ClientFigures, "client_figures", "What a benchmark of a server says of its run",
+              LLMPROF_CLIENT_FIGURE_COLUMNS)
+
+#define LLMPROF_SCRAPED_VALUE_COLUMNS(C)                                                            \
+  C(TimeNs, time_ns, "ns", "When its page was read; 0 where nothing says")                          \
+  C(StringId, source, "", "File that it is from")                                                   \
+  C(StringId, name, "", "Sample, for example vllm:time_to_first_token_seconds_bucket")              \
+  C(StringId, labels, "", "Labels by name, for example le=\"0.1\",model_name=\"m\"")                \
+  C(StringId, type, "", "Type of its family: counter, gauge, histogram, summary; empty if untyped") \
+  C(double, value, "", "Value; not a number where the page says so")
+LLMPROF_TABLE(ScrapedValues, "scraped_values", "Samples of metrics pages of servers (Prometheus, OpenMetrics)",
+              LLMPROF_SCRAPED_VALUE_COLUMNS)
+
 // ---- derived tables ------------------------------------------------------------------------------------------------
 
 #define LLMPROF_OP_LINK_COLUMNS(C)                                         \
@@ -655,7 +698,11 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(NvmlSamples, nvml_samples)         \
   T(ProfiledKernels, profiled_kernels) \
   T(KernelCounters, kernel_counters)   \
-  T(LoggedProducts, logged_products)
+  T(LoggedProducts, logged_products)   \
+  T(ClientRequests, client_requests)   \
+  T(ClientIntervals, client_intervals) \
+  T(ClientFigures, client_figures)     \
+  T(ScrapedValues, scraped_values)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \
