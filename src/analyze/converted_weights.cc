@@ -3,25 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string_view>
 
+#include "analyze/elementwise_grid.h"
 #include "analyze/finding.h"
 #include "base/text_table.h"
 
 namespace llmprof {
 namespace {
-
-// How many numbers a thread block of the kernel takes, of which it may be one: that of vectorised ones depends on the
-// version of PyTorch and on the type.
-std::array<int64_t, 2> numbers_per_block(std::string_view name) {
-  const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
-  if (has("vectorized_elementwise_kernel")) return {512, 1024};
-  if (has("elementwise_kernel<128, 2")) return {256, 256};
-  if (has("elementwise_kernel")) return {512, 512};
-  return {0, 0};
-}
 
 class Passes {
  public:
@@ -67,15 +57,7 @@ class Passes {
     return covers(pass, n * k) && !covers(pass, m * k) && !covers(pass, m * n);
   }
 
-  bool covers(GpuOpId pass, int64_t numbers) const {
-    const LaunchConfigId config = trace_.gpu_ops.config[pass];
-    if (config == kNoRow) return false;
-    const LaunchConfigs& configs = trace_.launch_configs;
-    const int64_t blocks = int64_t{configs.grid_x[config]} * configs.grid_y[config] * configs.grid_z[config];
-    for (const int64_t each : numbers_per_block(trace_.text(trace_.gpu_ops.name[pass])))
-      if (each > 0 && blocks == (numbers + each - 1) / each) return true;
-    return false;
-  }
+  bool covers(GpuOpId pass, int64_t numbers) const { return passes_over(trace_, pass, numbers); }
 
   const Context& context_;
   const Trace& trace_;

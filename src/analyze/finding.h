@@ -265,6 +265,8 @@ void find_padded_attention(const FindingContext&);
 void find_converted_weights(const FindingContext&);
 void find_recomputation(const FindingContext&);
 void find_separate_adapters(const FindingContext&);
+void find_rewritten_weights(const FindingContext&);
+void find_repeated_reads(const FindingContext&);
 void find_data_movement(const FindingContext&);
 void find_oversized_tensors(const FindingContext&);
 void find_double_precision(const FindingContext&);

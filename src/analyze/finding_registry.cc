@@ -185,6 +185,14 @@ constexpr FindingRule kRules[] = {
      "products go through an inner width of at most 256, an eighth of both outer ones, beside one of the same outer "
      "widths, or kernels say that they compute adapters, and merging them brings 5 % of the step",
      "shapes of products", "adapters merged into the weights", find_separate_adapters},
+    {"rewritten-weights",
+     "products through an inner width of at most 256, an eighth of both outer ones, whose result has the sizes of "
+     "another product's weights and whose rows are none of the step's, and going without them brings 5 % of the step",
+     "shapes of products", "weights kept for each adapter, or adapters beside the matrix", find_rewritten_weights},
+    {"repeated-weight-reads",
+     "on several streams of a step products read the same weights in the same order, and one pass for all of them brings "
+     "5 % of the step",
+     "addresses of weights, from the hooks of cuBLAS", "one batch for all parts", find_repeated_reads},
     {"no-kv-cache",
      "most decode steps run their products on all tokens of the text, 16 times as many as are new or more, and a cache "
      "brings 5 % of the step",

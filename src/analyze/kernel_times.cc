@@ -15,6 +15,8 @@
 #include "analyze/processor.h"
 #include "analyze/products_in_pieces.h"
 #include "analyze/recomputed_products.h"
+#include "analyze/repeated_reads.h"
+#include "analyze/rewritten_weights.h"
 #include "analyze/roof.h"
 #include "analyze/separate_adapters.h"
 #include "analyze/sorted_chances.h"
@@ -351,6 +353,12 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (const GpuOpId op : recomputed_products(context)) of(KernelChange::kProductsKept)[op] = 0;
   for (const SeparateAdapter& one : separate_adapters(context))
     for (const GpuOpId op : one.gone) of(KernelChange::kMergedAdapters)[op] = 0;
+  for (const RewrittenWeights& one : rewritten_weights(context))
+    for (const GpuOpId op : one.gone) of(KernelChange::kWeightsKept)[op] = 0;
+  for (const RepeatedReads& one : repeated_reads(context)) {
+    for (const auto& [op, then_ns] : one.joined) of(KernelChange::kOnePass)[op] = then_ns;
+    for (const GpuOpId op : one.gone) of(KernelChange::kOnePass)[op] = 0;
+  }
   for (const OversizedPass& one : oversized_passes(context)) of(KernelChange::kSmallTensors)[one.op] = one.needed_ns;
   for (const GatheredWeights& one : gathered_weights(context)) of(KernelChange::kWeightsInPlace)[one.gather] = 0;
   for (const auto& [op, then_ns] : double_precision(context)) of(KernelChange::kSinglePrecision)[op] = then_ns;

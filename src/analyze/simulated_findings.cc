@@ -64,6 +64,8 @@ constexpr Mended kMended[] = {
     {"converted-weights", "ready-weights", false},
     {"recomputation", "products-kept", false},
     {"separate-adapters", "merged-adapters", false},
+    {"repeated-weight-reads", "one-pass", false},
+    {"rewritten-weights", "weights-kept", false},
     {"no-kv-cache", "cached-keys", false},
     {"products-in-pieces", "joined-products", false},
     {"full-sort", "largest-only", false},

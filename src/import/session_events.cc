@@ -157,6 +157,18 @@ void SpoolReader::operator()(const spool::LibraryCall& r) {
                                   .value_size = def.value_size,
                                   .mask = static_cast<AttentionMask>(std::min(def.mask, kMaskMax))});
   if (r.call != 0) row_by_call_.find_or_insert(r.call, 0) = call;
+  last_product_ = call;
+  last_product_call_ = r.call;
+  last_product_swapped_ = swapped;
+}
+
+void SpoolReader::operator()(const spool::Operands& r) {
+  const LibraryCallId row = last_product_;
+  if (row == kNoRow || r.call != last_product_call_) return;  // its call was lost
+  LibraryCalls& calls = trace_.library_calls;
+  calls.input[row] = last_product_swapped_ ? r.b : r.a;
+  calls.weights[row] = last_product_swapped_ ? r.a : r.b;
+  calls.output[row] = r.d;
 }
 
 void SpoolReader::operator()(const spool::RecurringCall& r) {

@@ -136,6 +136,7 @@ class SpoolReader {
   void operator()(const spool::RangeOpen& r);
   void operator()(const spool::Mark& r);
   void operator()(const spool::LibraryCall& r);
+  void operator()(const spool::Operands& r);
   void operator()(const spool::GraphNode& r) {
     if (r.node != 0) graph_nodes_.push_back(r);
   }
@@ -283,6 +284,9 @@ class SpoolReader {
   std::vector<spool::NodePlace> node_places_;
   ApiCallId last_call_;                 // whose CallTarget may follow
   uint32_t last_call_correlation_ = 0;  // as recorded
+  LibraryCallId last_product_;          // whose Operands may follow
+  uint64_t last_product_call_ = 0;      // as recorded
+  bool last_product_swapped_ = false;   // the library's A is the second operand
   std::map<std::pair<StringId, int32_t>, uint64_t> failures_;
 };
 

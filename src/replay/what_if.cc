@@ -91,6 +91,15 @@ constexpr WhatIf kWhatIfs[] = {
      "result, "
      "and kernels that say that they compute adapters are gone",
      with_merged_adapters, nullptr},
+    {"weights-kept", "weights that stay as they are from step to step",
+     "products of low rank whose result has the sizes of another product's weights, and passes over it behind them, are "
+     "gone",
+     with_weights_kept, nullptr},
+    {"one-pass", "one pass over the weights for all parts of a batch that go through the model on streams of their own",
+     "where passes on several streams read the same weights in the same order, all but one are gone with what their "
+     "streams do alike; products of the one that stays take as much longer as their roof says for the rows of all, "
+     "attention and passes of 10 us or more as long as all of theirs, and nothing shares the GPU with it",
+     with_one_pass, one_pass_forbidden},
     {"no-moves", "no large kernels that only move data",
      "copies on the device, gathers, casts and writes of a cache that take 10 us or more are gone, but for weights "
      "that "

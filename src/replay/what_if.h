@@ -39,6 +39,8 @@ enum class KernelChange : uint8_t {
   kReadyWeights,
   kProductsKept,
   kMergedAdapters,
+  kWeightsKept,
+  kOnePass,
   kNoMoves,
   kLargestOnly,
   kJoinedProducts,
@@ -150,6 +152,9 @@ void with_needed_keys(const Recording&, Durations&, Latencies&);
 void with_ready_weights(const Recording&, Durations&, Latencies&);
 void with_products_kept(const Recording&, Durations&, Latencies&);
 void with_merged_adapters(const Recording&, Durations&, Latencies&);
+void with_weights_kept(const Recording&, Durations&, Latencies&);
+void with_one_pass(const Recording&, Durations&, Latencies&);
+std::string one_pass_forbidden(const Recording&, const Durations&, std::span<const StepId>);
 void without_moves(const Recording&, Durations&, Latencies&);
 void with_largest_only(const Recording&, Durations&, Latencies&);
 void with_joined_products(const Recording&, Durations&, Latencies&);

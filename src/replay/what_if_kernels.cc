@@ -17,7 +17,7 @@ void with_times(const Recording& recording, const std::vector<int64_t>& times, D
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
     const std::span<const GpuOpId> launched = recording.launched(call);
     const auto goes = [&](GpuOpId op) { return times[op] == 0 && durations.gone[op] == 0; };
-    if (launched.size() == 1 && goes(launched[0]))
+    if (!launched.empty() && std::all_of(launched.begin(), launched.end(), goes))
       take_away(recording, call, durations);
     else
       for (const GpuOpId op : launched)
@@ -100,6 +100,12 @@ void with_products_kept(const Recording& recording, Durations& durations, Latenc
 }
 void with_merged_adapters(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kMergedAdapters, durations);
+}
+void with_weights_kept(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kWeightsKept, durations);
+}
+void with_one_pass(const Recording& recording, Durations& durations, Latencies&) {
+  with_times(recording, KernelChange::kOnePass, durations);
 }
 void without_moves(const Recording& recording, Durations& durations, Latencies&) {
   with_times(recording, KernelChange::kNoMoves, durations);

@@ -77,6 +77,24 @@ void with_copies_apart(const Recording& recording, Durations& durations, Latenci
   }
 }
 
+// A pass that waits for another one in its midst needs what that computes.
+std::string one_pass_forbidden(const Recording& recording, const Durations&, std::span<const StepId> steps) {
+  const std::vector<int64_t>& times = recording.kernel_times()[static_cast<size_t>(KernelChange::kOnePass)];
+  if (times.empty()) return {};
+  const Trace& trace = recording.trace();
+  const std::set<StepId> of_steps(steps.begin(), steps.end());
+  const auto stays = [&](GpuOpId op) { return times[op] > 0; };
+  const auto goes = [&](GpuOpId op) { return times[op] == 0; };
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    const StepId step = trace.gpu_links.step[op];
+    if (times[op] == kStays || of_steps.count(step) == 0) continue;
+    for (const GpuOpId other : recording.timeline().joined.of(op))
+      if (trace.gpu_links.step[other] == step && ((stays(op) && goes(other)) || (goes(op) && stays(other))))
+        return "its passes wait for each other in their midst";
+  }
+  return {};
+}
+
 void with_streams_apart(const Recording& recording, Durations& durations, Latencies&) {
   durations.apart = taking_turns(recording);
 }

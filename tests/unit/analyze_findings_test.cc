@@ -68,9 +68,10 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "oversized-tensors",  "graphs-made-anew",
                          "copies-one-stream",  "double-precision",
                          "launches-block",     "cpu-contention",
-                         "layout-conversion",  "no-input"})
+                         "layout-conversion",  "no-input",
+                         "rewritten-weights",  "repeated-weight-reads"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 54U);
+  EXPECT_EQ(ids.size(), 56U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {

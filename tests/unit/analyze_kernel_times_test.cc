@@ -163,6 +163,65 @@ TEST(KernelTimes, AdaptersAreMerged) {
   }
 }
 
+// An adapter of rank 16 that is put into the weights of 1536 x 4096 before their product; on a prompt of 1536 tokens the
+// same product is one with weights of its own.
+TEST(KernelTimes, WeightsThatAdaptersRewriteAreKept) {
+  for (const int64_t rows : {8, 1536}) {
+    Made made(rows == 8 ? StageKind::kDecode : StageKind::kPrefill, rows);
+    std::vector<GpuOpId> gone, stays;
+    gone.push_back(made.kernel(Category::kOther, 1'000, kNoRow, "Memset (Device)", 0, GpuOpKind::kMemset));
+    gone.push_back(made.kernel(Category::kGemm, 20'000, made.run.gemm(DType::kBf16, 1536, 4096, 16)));
+    gone.push_back(made.kernel(Category::kElementwise, 9'000, kNoRow, "vectorized_elementwise_kernel<8, add>", 6144));
+    stays.push_back(made.kernel(Category::kElementwise, 2'000, kNoRow, "vectorized_elementwise_kernel<8, add>", 8));
+    stays.push_back(made.kernel(Category::kGemm, 9'000, made.run.gemm(DType::kBf16, rows, 1536, 4096)));
+    stays.push_back(made.kernel(Category::kGemm, 9'000, made.run.gemm(DType::kBf16, rows, 8192, 1536)));
+    const std::vector<int64_t> times = made.times(KernelChange::kWeightsKept);
+    for (const GpuOpId op : gone) EXPECT_EQ(times[op], rows == 8 ? 0 : kStays) << op;
+    for (const GpuOpId op : stays) EXPECT_EQ(times[op], kStays) << op;
+  }
+}
+
+// Two halves of a batch of 16, each on a stream and at the same time, so that each takes twice as long as alone. The
+// products are limited by memory: on all rows they read a little more than on half of them.
+TEST(KernelTimes, WeightsOfTwoStreamsAreReadOnce) {
+  for (const bool same : {true, false}) {
+    Made made(StageKind::kDecode, 16);
+    Trace& trace = made.run.trace;
+    TraceBuilder builder(trace);
+    const StreamId other = made.run.add_stream(0);
+    const auto call = [&](uint64_t weights) {
+      return builder.add<LibraryCalls>({.thread = 0, .kind = WorkKind::kGemm, .batch = 1, .weights = weights});
+    };
+    std::vector<GpuOpId> products, passes, gone;
+    int64_t at = 0;
+    const auto run = [&](std::vector<GpuOpId>& first, Category category, int64_t ns, WorkId work, uint64_t weights) {
+      for (const StreamId stream : {StreamId(0), other}) {
+        const GpuOpId op = made.run.gpu("kernel", category, at, ns, {.step = made.step, .work = work, .stream = stream});
+        const bool second = stream == other;
+        if (weights != 0) trace.gpu_links.library_call[op] = call(weights + (second && !same ? 4096 * 4096 * 2 : 0));
+        (second ? gone : first).push_back(op);
+      }
+      made.run.busy(at, at + ns);
+      at += ns + 1000;
+    };
+    for (uint64_t layer = 0; layer < 6; ++layer) {
+      run(products, Category::kGemm, 20'000, made.run.gemm(DType::kBf16, 8, 4096, 4096), 0x7f0000000000 + (layer << 32));
+      run(passes, Category::kNorm, 8'000, kNoRow, 0);
+    }
+    const std::vector<int64_t> times = made.times(KernelChange::kOnePass);
+    if (!same) {
+      for (const int64_t ns : times) EXPECT_EQ(ns, kStays);
+      continue;
+    }
+    const double weights = 2.0 * 4096 * 4096, rows = 2.0 * 8 * (4096 + 4096);
+    for (const GpuOpId op : products)
+      EXPECT_NEAR(static_cast<double>(times[op]), 10'000 * (weights + 2 * rows) / (weights + rows), 1) << op;
+    for (size_t i = 0; i + 1 < passes.size(); ++i) EXPECT_EQ(times[passes[i]], 4'000);
+    EXPECT_EQ(times[passes.back()], kStays) << "behind the last product";
+    for (const GpuOpId op : gone) EXPECT_EQ(times[op], 0) << op;
+  }
+}
+
 // A product for each of sixteen heads; the kernel that puts results together goes with them.
 TEST(KernelTimes, PiecesOfAProductAreOne) {
   Made made(StageKind::kDecode, 8);

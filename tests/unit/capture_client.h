@@ -27,6 +27,7 @@ struct ClientSpool {
   std::map<spool::Id, spool::ThreadDef> threads;
   std::map<spool::Id, spool::LibraryDef> defs;
   std::vector<spool::LibraryCall> calls;
+  std::map<uint64_t, spool::Operands> operands;  // by library call
   std::vector<spool::Range> ranges;
   std::vector<spool::RangeOpen> open;
   std::vector<spool::Mark> marks;
@@ -40,6 +41,7 @@ struct ClientSpool {
   void operator()(const spool::ThreadDef& def) { threads[def.id] = def; }
   void operator()(const spool::LibraryDef& def) { defs[def.id] = def; }
   void operator()(const spool::LibraryCall& record) { calls.push_back(record); }
+  void operator()(const spool::Operands& record) { operands[record.call] = record; }
   void operator()(const spool::Range& record) { ranges.push_back(record); }
   void operator()(const spool::RangeOpen& record) { open.push_back(record); }
   void operator()(const spool::Mark& record) { marks.push_back(record); }

@@ -103,6 +103,24 @@ TEST_F(Hooks, DescriptorsOfCublasLtAreRead) {
   EXPECT_EQ(lt[1].detail, 0u);  // bf16 has no scales, whatever the descriptor says
 }
 
+// As hook_client passes them; what lies in an array of pointers, or is no product, has none.
+TEST_F(Hooks, ProductsHaveTheAddressesOfTheirMatrices) {
+  size_t known = 0;
+  for (const spool::LibraryCall& call : spool().calls) {
+    const std::string& function = text(spool().defs.at(call.def).function);
+    const auto found = spool().operands.find(call.call);
+    const bool none = function == "cublasGemmGroupedBatchedEx" || function == "cudnnConvolutionForward";
+    ASSERT_EQ(found == spool().operands.end(), none) << function;
+    if (none) continue;
+    ++known;
+    const bool lt = function == "cublasLtMatmul";
+    EXPECT_EQ(found->second.a, lt ? 3U : 2U) << function;
+    EXPECT_EQ(found->second.b, lt ? 4U : 3U) << function;
+    EXPECT_EQ(found->second.d, lt ? 7U : 5U) << function;
+  }
+  EXPECT_EQ(known, 11U);
+}
+
 TEST_F(Hooks, ConvolutionAsTheProductItIs) {
   std::vector<spool::LibraryDef> conv = defs_of("cudnnConvolutionForward");
   ASSERT_EQ(conv.size(), 1u);

@@ -70,6 +70,7 @@ MEMBERS(Range, a, b, c, d, e, f, g, h, i)
 MEMBERS(RangeOpen, a, b, c, d, e, f)
 MEMBERS(Mark, a, b, c, d, e, f)
 MEMBERS(LibraryCall, a, b, c, d, e)
+MEMBERS(Operands, a, b, c, d)
 MEMBERS(GraphNode, a, b, c)
 MEMBERS(RecurringCall, a, b, c)
 MEMBERS(ProductRows, a, b, c)
@@ -151,7 +152,7 @@ using Any =
     std::variant<ThreadDef, StreamDef, KernelDef, ApiDef, LibraryDef, MetricSetDef, DeviceDef, Kernel, Memcpy, Memset,
                  GraphLaunch, ApiCall, Synchronization, Overhead, MemoryEvent, Range, RangeOpen, Mark, LibraryCall,
                  GraphNode, RecurringCall, ClockReading, LevelChange, Note, Fact, NvmlSample, GpuSample, LaunchSite,
-                 ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace, HostPace, NodePlace, CpuReading>;
+                 ModuleDef, CallTarget, GraphEdge, ProductRows, HostPlace, HostPace, NodePlace, CpuReading, Operands>;
 
 struct Collector {
   std::vector<Any> records;

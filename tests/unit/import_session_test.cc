@@ -305,7 +305,10 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   gemm.compute_type = 77;
   const Id row_major = writer.define(gemm);
   writer.add(spool::LibraryCall{5, row_major, thread, kStart + 2000, kStart + 2100});
+  writer.add(spool::Operands{5, 0xa00, 0xb00, 0xd00});
   writer.add(spool::LibraryCall{4, column_major, thread, kStart + 1000, kStart + 1100});
+  writer.add(spool::Operands{4, 0x7f0000000000, 0x7f0000100000, 0x7f0000200000});
+  writer.add(spool::Operands{77, 1, 2, 3});     // whose call was lost
   writer.add(spool::GraphNode{300, 200, 0});  // a copy of a copy
   writer.add(spool::GraphNode{100, 0, 5});
   writer.add(spool::GraphNode{200, 100, 0});
@@ -331,6 +334,9 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   EXPECT_EQ(trace.library_calls.dtype[1], DType::kTf32);
   EXPECT_EQ(trace.library_calls.out_dtype[1], DType::kFp32);
   EXPECT_EQ(trace.text(trace.library_calls.epilogue[0]), "BIAS");
+  EXPECT_EQ(trace.library_calls.weights, (std::vector<uint64_t>{0x7f0000000000, 0xb00}));
+  EXPECT_EQ(trace.library_calls.input, (std::vector<uint64_t>{0x7f0000100000, 0xa00}));
+  EXPECT_EQ(trace.library_calls.output, (std::vector<uint64_t>{0x7f0000200000, 0xd00}));
   EXPECT_EQ(trace.graph_nodes.node, (std::vector<uint64_t>{100, 150, 200, 300}));
   EXPECT_EQ(trace.graph_nodes.library_call, (std::vector<LibraryCallId>{1, 0, 1, 1}));
   EXPECT_EQ(trace.node_places.node, (std::vector<uint64_t>{100, 101, 200, 201, 300}));

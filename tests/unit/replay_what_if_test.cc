@@ -589,6 +589,41 @@ TEST(WhatIf, StreamsThatTakeTurnsWorkAtOnceApart) {
   EXPECT_DOUBLE_EQ(healthy.then_ns, healthy.now_ns);
 }
 
+// Two streams run the same pass at the same time; one of them does it for both in the time that it would take alone. A
+// pass that waits for the other in its midst cannot be joined with it.
+TEST(WhatIf, OnePassTakesWhatItWouldAlone) {
+  for (const bool turns : {false, true}) {
+    TestTrace b = Turns{.turns = turns}.made();
+    const Trace& trace = b.derive_all();
+    const StepReplay replay(trace);
+    const RecorderCostModel model({});
+    KernelTimes times;
+    std::vector<int64_t>& then = times[static_cast<size_t>(KernelChange::kOnePass)];
+    then.assign(trace.gpu_ops.size(), kStays);
+    for (size_t op = 0; op < trace.gpu_ops.size(); ++op) {
+      const int64_t stream = trace.streams.stream[trace.gpu_ops.stream[GpuOpId(static_cast<Row>(op))]];
+      if (stream == 13) then[op] = Turns::kKernelNs / 2;
+      if (stream == 14) then[op] = 0;
+    }
+    const Recording recording(replay, model, {}, times);
+    Durations durations(replay.timeline());
+    Latencies latencies = replay.latencies();
+    assume_unseen(model, latencies);
+    const auto median_window = [&] {
+      const std::vector<int64_t> windows = replay.windows(durations, latencies);
+      return median_of(std::vector<double>(windows.begin(), windows.end()));
+    };
+    const double now_ns = median_window();
+    const WhatIf* const one_pass = find_what_if("one-pass");
+    one_pass->change(recording, durations, latencies);
+    std::vector<StepId> steps;
+    for (const StepTime& step : replay.as_recorded()) steps.push_back(step.step);
+    EXPECT_EQ(one_pass->forbidden(recording, durations, steps).empty(), !turns);
+    if (turns) continue;
+    EXPECT_NEAR(now_ns - median_window(), Turns::kParts * Turns::kKernelNs / 2, 10'000);
+  }
+}
+
 TEST(WhatIf, CopiesOfBothWaysInOneStreamDoNotWaitForEachOther) {
   const Simulated found = simulate(BothWays{}, "copies-apart");
   const double then_ns = simulate(BothWays{.one_stream = false}, "clock").now_ns;

@@ -144,6 +144,14 @@ void code_one(C& c, R& r, const LibraryCall& last) {
 }
 
 template <class C, class R>
+void code_one(C& c, R& r, const Operands& last) {
+  c.delta(r.call, last.call);
+  c.delta(r.a, last.a);
+  c.delta(r.b, last.b);
+  c.delta(r.d, last.d);
+}
+
+template <class C, class R>
 void code_one(C& c, R& r, const GraphNode& last) {
   c.delta(r.node, last.node);
   c.same_delta(r.original, last.original);

@@ -235,6 +235,13 @@ struct LibraryCall {
   int64_t start_ns = 0, end_ns = 0;
 };
 
+// Where the matrices of a GEMM begin: A, B and D as the library names them. Belongs to the LibraryCall with the same
+// number, which stands before it.
+struct Operands {
+  uint64_t call = 0;
+  uint64_t a = 0, b = 0, d = 0;  // 0: not known
+};
+
 // A node seen at capture (original == 0) or copied from another by instantiation.
 struct GraphNode {
   uint64_t node = 0;

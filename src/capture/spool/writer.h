@@ -61,6 +61,7 @@ class Writer {
   void add(const RangeOpen& record);
   void add(const Mark& record);
   void add(const LibraryCall& record);
+  void add(const Operands& record);  // behind its LibraryCall
   void add(const GraphNode& record);
   void add(const GraphEdge& record);
   void add(const NodePlace& record);

@@ -93,15 +93,15 @@ constexpr Types kTSS{cublas::kR16BF, cublas::kR16BF, cublas::kR32F, cublas::kCom
 }  // namespace
 
 // In the macros, Int is int, or int64_t in the 64-bit twins; `text` is the name in the report, without version suffix.
-#define LLMPROF_CUBLAS(name, parameters, arguments, shape) \
-  LLMPROF_CALL_HOOK(name, kCublas, cublas::kNotInitialized, parameters, arguments, shape)
+#define LLMPROF_CUBLAS(name, parameters, arguments, ...) \
+  LLMPROF_CALL_HOOK(name, kCublas, cublas::kNotInitialized, parameters, arguments, __VA_ARGS__)
 
 #define LLMPROF_GEMM(name, Int, text, types)                                                                        \
   LLMPROF_CUBLAS(name,                                                                                              \
                  (void* handle, int op_a, int op_b, Int m, Int n, Int k, const void* alpha, const void* a, Int lda, \
                   const void* b, Int ldb, const void* beta, void* c, Int ldc),                                      \
                  (handle, op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc),                                \
-                 gemm_shape(text, handle, op_a, op_b, m, n, k, 1, types))
+                 gemm_shape(text, handle, op_a, op_b, m, n, k, 1, types), Matrices{a, b, c})
 
 #define LLMPROF_GEMM_BATCHED(name, Int, text, types)                                                              \
   LLMPROF_CUBLAS(name,                                                                                            \
@@ -117,7 +117,7 @@ constexpr Types kTSS{cublas::kR16BF, cublas::kR16BF, cublas::kR32F, cublas::kCom
        long long stride_a, const void* b, Int ldb, long long stride_b, const void* beta, void* c, Int ldc,     \
        long long stride_c, Int batch),                                                                         \
       (handle, op_a, op_b, m, n, k, alpha, a, lda, stride_a, b, ldb, stride_b, beta, c, ldc, stride_c, batch), \
-      gemm_shape(text, handle, op_a, op_b, m, n, k, batch, types))
+      gemm_shape(text, handle, op_a, op_b, m, n, k, batch, types), Matrices{a, b, c})
 
 #define LLMPROF_GEMM_FAMILY(letter, suffix, types)                                                            \
   LLMPROF_GEMM(cublas##letter##gemm##suffix, int, "cublas" #letter "gemm", types)                             \
@@ -139,7 +139,7 @@ LLMPROF_GEMM_FAMILY(H, , kH)
                  (void* handle, int op_a, int op_b, Int m, Int n, Int k, const void* alpha, const void* a, int type_a, \
                   Int lda, const void* b, int type_b, Int ldb, const void* beta, void* c, int type_c, Int ldc),        \
                  (handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc),           \
-                 gemm_shape(text, handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, cublas::kCompute32F}))
+                 gemm_shape(text, handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, cublas::kCompute32F}), Matrices{a, b, c})
 LLMPROF_GEMM_TYPED(cublasSgemmEx, int, "cublasSgemmEx")
 LLMPROF_GEMM_TYPED(cublasSgemmEx_64, int64_t, "cublasSgemmEx")
 LLMPROF_GEMM_TYPED(cublasCgemmEx, int, "cublasCgemmEx")
@@ -152,7 +152,7 @@ LLMPROF_GEMM_TYPED(cublasCgemmEx_64, int64_t, "cublasCgemmEx")
        const void* b, int type_b, Int ldb, const void* beta, void* c, int type_c, Int ldc, int compute,               \
        int algorithm),                                                                                                \
       (handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, compute, algorithm), \
-      gemm_shape("cublasGemmEx", handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, compute}))
+      gemm_shape("cublasGemmEx", handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, compute}), Matrices{a, b, c})
 LLMPROF_GEMM_EX(cublasGemmEx, int)
 LLMPROF_GEMM_EX(cublasGemmEx_64, int64_t)
 
@@ -176,7 +176,7 @@ LLMPROF_GEMM_BATCHED_EX(cublasGemmBatchedEx_64, int64_t)
        int type_c, Int ldc, long long stride_c, Int batch, int compute, int algorithm),                              \
       (handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, stride_a, b, type_b, ldb, stride_b, beta, c, type_c, ldc, \
        stride_c, batch, compute, algorithm),                                                                         \
-      gemm_shape("cublasGemmStridedBatchedEx", handle, op_a, op_b, m, n, k, batch, {type_a, type_b, type_c, compute}))
+      gemm_shape("cublasGemmStridedBatchedEx", handle, op_a, op_b, m, n, k, batch, {type_a, type_b, type_c, compute}), Matrices{a, b, c})
 LLMPROF_GEMM_STRIDED_EX(cublasGemmStridedBatchedEx, int)
 LLMPROF_GEMM_STRIDED_EX(cublasGemmStridedBatchedEx_64, int64_t)
 
@@ -211,7 +211,7 @@ LLMPROF_GEMM_GROUPED_EX(cublasGemmGroupedBatchedEx_64, int64_t)
                  (void* handle, int op, Int m, Int n, const void* alpha, const void* a, Int lda, const void* x, \
                   Int inc_x, const void* beta, void* y, Int inc_y),                                             \
                  (handle, op, m, n, alpha, a, lda, x, inc_x, beta, y, inc_y),                                   \
-                 gemv_shape(text, handle, op, m, n, 1, types))
+                 gemv_shape(text, handle, op, m, n, 1, types), Matrices{a, x, y})
 
 #define LLMPROF_GEMV_BATCHED(name, Int, text, types)                                                        \
   LLMPROF_CUBLAS(name,                                                                                      \
@@ -226,7 +226,7 @@ LLMPROF_GEMM_GROUPED_EX(cublasGemmGroupedBatchedEx_64, int64_t)
                   const void* x, Int inc_x, long long stride_x, const void* beta, void* y, Int inc_y,                \
                   long long stride_y, Int batch),                                                                    \
                  (handle, op, m, n, alpha, a, lda, stride_a, x, inc_x, stride_x, beta, y, inc_y, stride_y, batch),   \
-                 gemv_shape(text, handle, op, m, n, batch, types))
+                 gemv_shape(text, handle, op, m, n, batch, types), Matrices{a, x, y})
 
 #define LLMPROF_GEMV_BATCHES(letters, types)                                                                    \
   LLMPROF_GEMV_BATCHED(cublas##letters##gemvBatched, int, "cublas" #letters "gemvBatched", types)               \

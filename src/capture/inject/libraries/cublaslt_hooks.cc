@@ -63,6 +63,6 @@ LLMPROF_CALL_HOOK(cublasLtMatmul, kCublasLt, cublas::kNotInitialized,
                    const void* algorithm, void* workspace, size_t workspace_bytes, void* stream),
                   (handle, compute, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d, d_layout, algorithm,
                    workspace, workspace_bytes, stream),
-                  matmul_shape(compute, a_layout, b_layout, d_layout))
+                  matmul_shape(compute, a_layout, b_layout, d_layout), Matrices{a, b, d})
 
 }  // namespace llmprof::inject

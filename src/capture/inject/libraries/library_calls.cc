@@ -170,7 +170,7 @@ size_t call_detail(const CallShape& shape, char* data, size_t size) {
 
 Id call_definition(ThreadLog& log, const CallShape& shape) { return definition_id(log, shape, hash_of(shape)); }
 
-CallScope::CallScope(const CallShape& shape) {
+CallScope::CallScope(const CallShape& shape, const Matrices& matrices) : matrices_(matrices) {
   ThreadLog* log = thread_log();
   if (log == nullptr) return;
   constexpr uint32_t kCallsBetween = 16;  // looks at the clock
@@ -196,6 +196,18 @@ CallScope::CallScope(const CallShape& shape) {
   thread_state.call = next_handle(*log);
 }
 
+void CallScope::add_matrices() {
+  if (matrices_.d == nullptr) return;
+  Event event;
+  event.kind = EventKind::kOperands;
+  event.handle = thread_state.call;
+  event.start_ns = static_cast<int64_t>(reinterpret_cast<uintptr_t>(matrices_.a));
+  event.end_ns = static_cast<int64_t>(reinterpret_cast<uintptr_t>(matrices_.b));
+  const uint64_t d = reinterpret_cast<uintptr_t>(matrices_.d);
+  memcpy(&event.payload, &d, sizeof d);
+  append(*log_, event);
+}
+
 void CallScope::end(bool succeeded) {
   if (passes_over_) thread_state.passes_over = false;
   if (log_ == nullptr) return;
@@ -209,6 +221,7 @@ void CallScope::end(bool succeeded) {
     event.start_ns = state.call_start_ns;
     event.end_ns = now_ns();
     append(*log_, event);
+    add_matrices();
   }
   if (tells_rows_ && succeeded) add_product_rows(*log_, rows_, state.call_start_ns);
   if (recurs_ && succeeded) add_recurring_call(*log_, shape_hash_, state.call_start_ns);

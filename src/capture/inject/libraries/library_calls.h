@@ -40,6 +40,13 @@ struct CallShape {
 };
 static_assert(sizeof(CallShape) == 40 + 8 * 4 + 8 + 6 * 4 + 10 * 4 + 9 * 4 + 4);
 
+// Where a product's matrices begin, as the library names them; nowhere, where there is one of each problem of a batch.
+struct Matrices {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* d = nullptr;
+};
+
 // WorkKind of trace/tables.h, whose headers the injection library does not carry.
 constexpr uint8_t kWorkGemm = 0;
 constexpr uint8_t kWorkAttention = 1;
@@ -60,17 +67,20 @@ Id call_definition(ThreadLog& log, const CallShape& shape);
 // The record of a call from construction to end(). Does nothing where the process is not watched or inside another one.
 class CallScope {
  public:
-  explicit CallScope(const CallShape& shape);
+  explicit CallScope(const CallShape& shape, const Matrices& matrices = {});
   // `succeeded`: the library took the call. What it refused launched nothing and is not recorded.
   void end(bool succeeded);
 
  private:
+  void add_matrices();
+
   ThreadLog* log_ = nullptr;
   Id definition_ = 0;
   bool record_ = false;
   bool recurs_ = false, tells_rows_ = false, passes_over_ = false;
   int64_t rows_ = -1;
   uint64_t shape_hash_ = 0;
+  Matrices matrices_;
 };
 
 // False: the hook hands the call on and does nothing else.
@@ -80,9 +90,9 @@ inline bool hooks_calls() {
 
 }  // namespace llmprof::inject
 
-// Defines the exported hook of one library function. `shape` is evaluated with the parameters in scope, only for calls
-// that are looked at.
-#define LLMPROF_CALL_HOOK(name, library, not_found, parameters, arguments, shape) \
+// Defines the exported hook of one library function. What follows the arguments, the CallShape and where it can be said
+// the Matrices, is evaluated with the parameters in scope, only for calls that are looked at.
+#define LLMPROF_CALL_HOOK(name, library, not_found, parameters, arguments, ...)   \
   extern "C" __attribute__((visibility("default"))) int name parameters;          \
   extern "C" int name parameters {                                                \
     using Function = int parameters;                                              \
@@ -90,7 +100,7 @@ inline bool hooks_calls() {
     Function* real = symbol.get<Function>();                                      \
     if (real == nullptr) return not_found;                                        \
     if (!::llmprof::inject::hooks_calls()) return real arguments;                 \
-    ::llmprof::inject::CallScope scope{shape};                                    \
+    ::llmprof::inject::CallScope scope{__VA_ARGS__};                              \
     int status = real arguments;                                                  \
     scope.end(status == 0);                                                       \
     return status;                                                                \

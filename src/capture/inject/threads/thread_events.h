@@ -36,7 +36,8 @@ enum class EventKind : uint8_t {
   kHostPlace,
   kApiCall,
   kHostPace,
-  kCpuReading
+  kCpuReading,
+  kOperands
 };
 
 struct Event {
@@ -49,11 +50,11 @@ struct Event {
   Id thread = 0;       // 0: the log's own
   // Of the range, library call or recurring call; of a first product its rows; of a place its kind; of an API call its
   // result << 32 | correlation id; of a probe of the CPU the thread's wait for one, as two's complement; the CPU time
-  // of a reading.
+  // of a reading; of operands the library call.
   uint64_t handle = 0;
-  int64_t start_ns = 0;
-  int64_t end_ns = 0;
-  double payload = 0;  // of an API call the bits are the event that it names
+  int64_t start_ns = 0;  // of operands the bits are the address of A
+  int64_t end_ns = 0;    // and of B
+  double payload = 0;    // and of D; of an API call the bits are the event that it names
 };
 static_assert(sizeof(Event) == 56);
 

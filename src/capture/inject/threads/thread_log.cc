@@ -104,6 +104,15 @@ void write_event(ThreadLog& log, const Event& event, spool::Writer& writer, Id o
       writer.add(call);
       break;
     }
+    case EventKind::kOperands: {
+      spool::Operands operands;
+      operands.call = event.handle;
+      operands.a = static_cast<uint64_t>(event.start_ns);
+      operands.b = static_cast<uint64_t>(event.end_ns);
+      memcpy(&operands.d, &event.payload, sizeof operands.d);
+      writer.add(operands);
+      break;
+    }
     case EventKind::kApiCall: {
       spool::ApiCall call;
       call.def = event.definition;
