@@ -190,7 +190,8 @@ constexpr FindingRule kRules[] = {
      "another product's weights and whose rows are none of the step's, and going without them brings 5 % of the step",
      "shapes of products", "weights kept for each adapter, or adapters beside the matrix", find_rewritten_weights},
     {"repeated-weight-reads",
-     "on several streams of a step products read the same weights in the same order, and one pass for all of them brings "
+     "on several streams of a step products read the same weights in the same order, and one pass for all of them "
+     "brings "
      "5 % of the step",
      "addresses of weights, from the hooks of cuBLAS", "one batch for all parts", find_repeated_reads},
     {"no-kv-cache",

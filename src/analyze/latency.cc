@@ -246,6 +246,20 @@ HeadlineTimes round_times(const Steps& steps, int32_t device) {
   return unrecorded.ms.size() >= kStepsEnough ? unrecorded : recorded;
 }
 
+// What a verification takes by itself, of steps as they were recorded. Nothing where drafts and verification are one.
+OptDouble verification_ms(const Steps& steps, int32_t device) {
+  std::vector<double> ms;
+  bool drafts = false;
+  for (Row s = 0; s < steps.size(); ++s) {
+    if (steps.device[s] != device || steps.kind[s] != StageKind::kSpeculative) continue;
+    drafts |= steps.output_tokens[s] == 0;
+    if (steps.output_tokens[s] != 0 && steps.state[s] != StepState::kWindowEdge &&
+        steps.phase[s] == StepPhase::kServing)
+      ms.push_back(window_ms(steps, s));
+  }
+  return drafts && !ms.empty() ? OptDouble(median_of(std::move(ms))) : OptDouble();
+}
+
 // Of tokens that are drafted and verified nobody knows how many a step makes.
 CannotTell explain_speculation(const Trace& trace, int32_t device) {
   const Steps& steps = trace.steps;
@@ -256,12 +270,19 @@ CannotTell explain_speculation(const Trace& trace, int32_t device) {
   std::string why = fmt::format(
       "{} steps verify tokens that others drafted, and how many were accepted is not in the recording", verifications);
   const HeadlineTimes rounds = round_times(steps, device);
-  if (const std::optional<Summary> summary = summarize(rounds.ms))
+  std::string action = "divide the time of a round by the tokens that the program says it yields";
+  if (const std::optional<Summary> summary = summarize(rounds.ms)) {
     why +=
         fmt::format("; a round of drafts and verification takes {:.4g} ms (median of {}, {})", summary->p50, summary->n,
                     rounds.source == StepTimeSource::kUnrecorded ? "without the recorder" : "as recorded");
-  return {"What is TPOT, and how many tokens per second come out?", why,
-          "divide the time of a round by the tokens that the program says it yields"};
+    // One token alone reads the same weights as several do.
+    if (const OptDouble alone_ms = verification_ms(steps, device); alone_ms && *alone_ms < summary->p50)
+      action += fmt::format(
+          "; without drafts a token takes about a verification's {:.4g} ms, so they pay where a round "
+          "yields more than {:.2g} tokens of a sequence",
+          *alone_ms, summary->p50 / *alone_ms);
+  }
+  return {"What is TPOT, and how many tokens per second come out?", why, action};
 }
 
 void explain_missing(const Trace& trace, int32_t device, const Requests& requests, const Latency& latency, bool live,

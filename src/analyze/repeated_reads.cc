@@ -44,7 +44,8 @@ std::vector<double> times_alone(const Trace& trace, const std::vector<GpuOpId>& 
   std::set<size_t> running;
   int64_t last_ns = 0;
   for (const Edge& edge : edges) {
-    for (const size_t i : running) out[i] += static_cast<double>(edge.ns - last_ns) / static_cast<double>(running.size());
+    for (const size_t i : running)
+      out[i] += static_cast<double>(edge.ns - last_ns) / static_cast<double>(running.size());
     last_ns = edge.ns;
     if (edge.begins)
       running.insert(edge.op);
@@ -211,9 +212,11 @@ void find_repeated_reads(const FindingContext& finding) {
                     counted("weights read once per step", sums.read / stage.count(), Unit::kBytes),
                     counted("weights read again per step", sums.again / stage.count(), Unit::kBytes)};
     out.advice = {
-        "Run the parts as one batch: a product that is limited by memory takes hardly longer on twice the rows, and reads "
+        "Run the parts as one batch: a product that is limited by memory takes hardly longer on twice the rows, and "
+        "reads "
         "its weights once. Streams side by side share the bandwidth that they wait for.",
-        "Where the parts must stay apart (other lengths, other priorities), let each have all of the GPU in turn only if "
+        "Where the parts must stay apart (other lengths, other priorities), let each have all of the GPU in turn only "
+        "if "
         "its answer is due first."};
     out.bound = stage.bound(sums.ns);
   }

@@ -55,7 +55,8 @@ class ThinProducts {
   }
   bool is_thin(GpuOpId op) const {
     const int64_t k = works().k[work(op)];
-    return k > 0 && k <= kMergedRankMost && works().m[work(op)] >= kThinness * k && works().n[work(op)] >= kThinness * k;
+    return k > 0 && k <= kMergedRankMost && works().m[work(op)] >= kThinness * k &&
+           works().n[work(op)] >= kThinness * k;
   }
   // What scales the product and adds it to the weights it is made for.
   void add_passes_behind(size_t at, int64_t numbers, std::vector<GpuOpId>& gone) const {

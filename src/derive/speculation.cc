@@ -45,8 +45,9 @@ class Speculation {
       before = &step;
       if (step.kind_known && !step.split) continue;
       const bool drafts = draft_weights_.count(step.weights) > 0;
-      const int64_t tokens = per_sequence(step, step.sequences > 0 ? step.sequences : sequences_);
+      const int64_t sequences = sequences_behind(step, sequences_), tokens = per_sequence(step, sequences);
       if (verifications_.count(i) > 0 || (verifying_weights_.count(step.weights) > 0 && checks_tokens(step, tokens))) {
+        step.sequences = sequences;
         mark(step, "verification of drafts", -1);
       } else if (drafts && !is_few(tokens) && previous != nullptr && previous->kind == StageKind::kPrefill &&
                  step.annotation != kNoRow && previous->annotation == step.annotation) {
@@ -96,13 +97,21 @@ class Speculation {
 
   static bool named(const StepDraft& step) { return step.kind_known && !step.split; }
 
+  // A pass that gives logits at each of its places looks like one over a token of as many sequences. Behind drafts of
+  // fewer it is over several tokens of theirs, if it has as many places for each.
+  static int64_t sequences_behind(const StepDraft& step, int64_t drafted_for) {
+    const bool places = std::max(step.chosen_rows, step.logit_rows) == step.new_tokens && step.new_tokens > 0;
+    if (step.sequences > 0 && !(places && step.sequences == step.new_tokens)) return step.sequences;
+    if (drafted_for > 0 && (!places || step.new_tokens % drafted_for == 0)) return drafted_for;
+    return places ? step.new_tokens : -1;
+  }
+
   void find() {
     std::vector<size_t> drafts;
+    int64_t drafted_for = -1;  // sequences of the last of them
     for (const size_t i : passes_) {
       const StepDraft& step = steps_[i];
-      const int64_t sequences = step.sequences > 0 ? step.sequences
-                                : !drafts.empty()  ? steps_[drafts.back()].sequences
-                                                   : -1;
+      const int64_t sequences = sequences_behind(step, drafts.empty() ? -1 : drafted_for);
       const int64_t tokens = per_sequence(step, sequences);
       const int64_t drafted = static_cast<int64_t>(drafts.size());
       if (named(step) || !is_few(tokens) || step.weights <= 0) {
@@ -121,6 +130,7 @@ class Speculation {
       }
       if (step.weights != weights) drafts.clear();
       drafts.push_back(i);
+      drafted_for = sequences;
     }
   }
 

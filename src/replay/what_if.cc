@@ -92,7 +92,8 @@ constexpr WhatIf kWhatIfs[] = {
      "and kernels that say that they compute adapters are gone",
      with_merged_adapters, nullptr},
     {"weights-kept", "weights that stay as they are from step to step",
-     "products of low rank whose result has the sizes of another product's weights, and passes over it behind them, are "
+     "products of low rank whose result has the sizes of another product's weights, and passes over it behind them, "
+     "are "
      "gone",
      with_weights_kept, nullptr},
     {"one-pass", "one pass over the weights for all parts of a batch that go through the model on streams of their own",

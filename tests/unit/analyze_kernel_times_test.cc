@@ -163,8 +163,8 @@ TEST(KernelTimes, AdaptersAreMerged) {
   }
 }
 
-// An adapter of rank 16 that is put into the weights of 1536 x 4096 before their product; on a prompt of 1536 tokens the
-// same product is one with weights of its own.
+// An adapter of rank 16 that is put into the weights of 1536 x 4096 before their product; on a prompt of 1536 tokens
+// the same product is one with weights of its own.
 TEST(KernelTimes, WeightsThatAdaptersRewriteAreKept) {
   for (const int64_t rows : {8, 1536}) {
     Made made(rows == 8 ? StageKind::kDecode : StageKind::kPrefill, rows);
@@ -196,7 +196,8 @@ TEST(KernelTimes, WeightsOfTwoStreamsAreReadOnce) {
     int64_t at = 0;
     const auto run = [&](std::vector<GpuOpId>& first, Category category, int64_t ns, WorkId work, uint64_t weights) {
       for (const StreamId stream : {StreamId(0), other}) {
-        const GpuOpId op = made.run.gpu("kernel", category, at, ns, {.step = made.step, .work = work, .stream = stream});
+        const GpuOpId op =
+            made.run.gpu("kernel", category, at, ns, {.step = made.step, .work = work, .stream = stream});
         const bool second = stream == other;
         if (weights != 0) trace.gpu_links.library_call[op] = call(weights + (second && !same ? 4096 * 4096 * 2 : 0));
         (second ? gone : first).push_back(op);
@@ -205,7 +206,8 @@ TEST(KernelTimes, WeightsOfTwoStreamsAreReadOnce) {
       at += ns + 1000;
     };
     for (uint64_t layer = 0; layer < 6; ++layer) {
-      run(products, Category::kGemm, 20'000, made.run.gemm(DType::kBf16, 8, 4096, 4096), 0x7f0000000000 + (layer << 32));
+      run(products, Category::kGemm, 20'000, made.run.gemm(DType::kBf16, 8, 4096, 4096),
+          0x7f0000000000 + (layer << 32));
       run(passes, Category::kNorm, 8'000, kNoRow, 0);
     }
     const std::vector<int64_t> times = made.times(KernelChange::kOnePass);

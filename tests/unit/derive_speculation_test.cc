@@ -72,6 +72,26 @@ TEST(Speculation, DraftsAndTheirVerificationAreNeitherTokensNorPrompts) {
   EXPECT_EQ(broken_invariant(trace), "");
 }
 
+// Of four sequences whose number nothing says: a pass over sixteen places, all of which give logits, looks like one of
+// sixteen sequences; behind four passes over four it verifies their drafts.
+TEST(Speculation, OfSeveralSequencesWithoutTheirNumber) {
+  for (const int drafts : {4, 2}) {
+    Speculator s;
+    s.pass(kLayers, 256, 4);
+    s.wait();
+    for (int round = 0; round < 5; ++round) {
+      for (int draft = 0; draft < drafts; ++draft) s.pass(kDraftLayers, 4, 4);
+      s.pass(kLayers, 16, 16);
+      s.wait();
+    }
+    s.derive();
+    EXPECT_EQ(s.count(StageKind::kSpeculative), drafts == 4 ? 25U : 0U);
+    if (drafts != 4) continue;
+    EXPECT_EQ(s.b.trace.steps.sequences[5], 4);
+    EXPECT_EQ(s.b.trace.steps.output_tokens[5], -1);
+  }
+}
+
 // The program's words for it stay, and its range for the prompt ends where the prompt does.
 TEST(Speculation, OfRangesThatSayNoStage) {
   Speculator s;

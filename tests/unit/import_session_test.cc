@@ -308,7 +308,7 @@ TEST_F(CaptureTest, LibraryCallsAndTheirGraphNodes) {
   writer.add(spool::Operands{5, 0xa00, 0xb00, 0xd00});
   writer.add(spool::LibraryCall{4, column_major, thread, kStart + 1000, kStart + 1100});
   writer.add(spool::Operands{4, 0x7f0000000000, 0x7f0000100000, 0x7f0000200000});
-  writer.add(spool::Operands{77, 1, 2, 3});     // whose call was lost
+  writer.add(spool::Operands{77, 1, 2, 3});   // whose call was lost
   writer.add(spool::GraphNode{300, 200, 0});  // a copy of a copy
   writer.add(spool::GraphNode{100, 0, 5});
   writer.add(spool::GraphNode{200, 100, 0});

@@ -63,7 +63,8 @@ struct Closed {
   R(Closed, 23)               \
   R(LaunchSite, 24)           \
   R(CallTarget, 25)           \
-  R(GraphEdge, 26) R(ProductRows, 27) R(HostPlace, 28) R(HostPace, 29) R(NodePlace, 30) R(CpuReading, 31) R(Operands, 32)
+  R(GraphEdge, 26)            \
+  R(ProductRows, 27) R(HostPlace, 28) R(HostPace, 29) R(NodePlace, 30) R(CpuReading, 31) R(Operands, 32)
 
 constexpr uint8_t kWideBit = 0x80;
 constexpr uint8_t kHotTagMask = 0x0F;

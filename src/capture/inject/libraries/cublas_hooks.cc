@@ -139,7 +139,8 @@ LLMPROF_GEMM_FAMILY(H, , kH)
                  (void* handle, int op_a, int op_b, Int m, Int n, Int k, const void* alpha, const void* a, int type_a, \
                   Int lda, const void* b, int type_b, Int ldb, const void* beta, void* c, int type_c, Int ldc),        \
                  (handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc),           \
-                 gemm_shape(text, handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, cublas::kCompute32F}), Matrices{a, b, c})
+                 gemm_shape(text, handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, cublas::kCompute32F}),      \
+                 Matrices{a, b, c})
 LLMPROF_GEMM_TYPED(cublasSgemmEx, int, "cublasSgemmEx")
 LLMPROF_GEMM_TYPED(cublasSgemmEx_64, int64_t, "cublasSgemmEx")
 LLMPROF_GEMM_TYPED(cublasCgemmEx, int, "cublasCgemmEx")
@@ -152,7 +153,8 @@ LLMPROF_GEMM_TYPED(cublasCgemmEx_64, int64_t, "cublasCgemmEx")
        const void* b, int type_b, Int ldb, const void* beta, void* c, int type_c, Int ldc, int compute,               \
        int algorithm),                                                                                                \
       (handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, compute, algorithm), \
-      gemm_shape("cublasGemmEx", handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, compute}), Matrices{a, b, c})
+      gemm_shape("cublasGemmEx", handle, op_a, op_b, m, n, k, 1, {type_a, type_b, type_c, compute}),                  \
+      Matrices{a, b, c})
 LLMPROF_GEMM_EX(cublasGemmEx, int)
 LLMPROF_GEMM_EX(cublasGemmEx_64, int64_t)
 
@@ -168,15 +170,16 @@ LLMPROF_GEMM_EX(cublasGemmEx_64, int64_t)
 LLMPROF_GEMM_BATCHED_EX(cublasGemmBatchedEx, int)
 LLMPROF_GEMM_BATCHED_EX(cublasGemmBatchedEx_64, int64_t)
 
-#define LLMPROF_GEMM_STRIDED_EX(name, Int)                                                                           \
-  LLMPROF_CUBLAS(                                                                                                    \
-      name,                                                                                                          \
-      (void* handle, int op_a, int op_b, Int m, Int n, Int k, const void* alpha, const void* a, int type_a, Int lda, \
-       long long stride_a, const void* b, int type_b, Int ldb, long long stride_b, const void* beta, void* c,        \
-       int type_c, Int ldc, long long stride_c, Int batch, int compute, int algorithm),                              \
-      (handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, stride_a, b, type_b, ldb, stride_b, beta, c, type_c, ldc, \
-       stride_c, batch, compute, algorithm),                                                                         \
-      gemm_shape("cublasGemmStridedBatchedEx", handle, op_a, op_b, m, n, k, batch, {type_a, type_b, type_c, compute}), Matrices{a, b, c})
+#define LLMPROF_GEMM_STRIDED_EX(name, Int)                                                                             \
+  LLMPROF_CUBLAS(                                                                                                      \
+      name,                                                                                                            \
+      (void* handle, int op_a, int op_b, Int m, Int n, Int k, const void* alpha, const void* a, int type_a, Int lda,   \
+       long long stride_a, const void* b, int type_b, Int ldb, long long stride_b, const void* beta, void* c,          \
+       int type_c, Int ldc, long long stride_c, Int batch, int compute, int algorithm),                                \
+      (handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, stride_a, b, type_b, ldb, stride_b, beta, c, type_c, ldc,   \
+       stride_c, batch, compute, algorithm),                                                                           \
+      gemm_shape("cublasGemmStridedBatchedEx", handle, op_a, op_b, m, n, k, batch, {type_a, type_b, type_c, compute}), \
+      Matrices{a, b, c})
 LLMPROF_GEMM_STRIDED_EX(cublasGemmStridedBatchedEx, int)
 LLMPROF_GEMM_STRIDED_EX(cublasGemmStridedBatchedEx_64, int64_t)
 

@@ -92,16 +92,16 @@ inline bool hooks_calls() {
 
 // Defines the exported hook of one library function. What follows the arguments, the CallShape and where it can be said
 // the Matrices, is evaluated with the parameters in scope, only for calls that are looked at.
-#define LLMPROF_CALL_HOOK(name, library, not_found, parameters, arguments, ...)   \
-  extern "C" __attribute__((visibility("default"))) int name parameters;          \
-  extern "C" int name parameters {                                                \
-    using Function = int parameters;                                              \
-    static constinit ::llmprof::inject::RealSymbol symbol{#name, library};        \
-    Function* real = symbol.get<Function>();                                      \
-    if (real == nullptr) return not_found;                                        \
-    if (!::llmprof::inject::hooks_calls()) return real arguments;                 \
-    ::llmprof::inject::CallScope scope{__VA_ARGS__};                              \
-    int status = real arguments;                                                  \
-    scope.end(status == 0);                                                       \
-    return status;                                                                \
+#define LLMPROF_CALL_HOOK(name, library, not_found, parameters, arguments, ...) \
+  extern "C" __attribute__((visibility("default"))) int name parameters;        \
+  extern "C" int name parameters {                                              \
+    using Function = int parameters;                                            \
+    static constinit ::llmprof::inject::RealSymbol symbol{#name, library};      \
+    Function* real = symbol.get<Function>();                                    \
+    if (real == nullptr) return not_found;                                      \
+    if (!::llmprof::inject::hooks_calls()) return real arguments;               \
+    ::llmprof::inject::CallScope scope{__VA_ARGS__};                            \
+    int status = real arguments;                                                \
+    scope.end(status == 0);                                                     \
+    return status;                                                              \
   }
