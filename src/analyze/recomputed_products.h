@@ -8,9 +8,9 @@
 
 namespace llmprof {
 
-// Where a decode step runs products of one inner width, and of two outer ones at most, on at least 16 times as many
-// rows as tokens are new, and as many others on the new tokens alone. An encoder that runs in each step has products of
-// more widths, since it takes results of its own in.
+// Products of one inner width, and of two outer ones at most, on at least 16 times as many rows as tokens are new,
+// where as many others run on the new tokens alone. And all activities of a pass before the decoder's, on as many rows,
+// where no product of the decoder has these: of an encoder that runs again, though what it gave is kept.
 std::vector<GpuOpId> recomputed_products(const Context& context);
 
 }  // namespace llmprof

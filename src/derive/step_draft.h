@@ -59,7 +59,11 @@ struct StepDraft {
   int64_t chosen_rows = -1;          // rows of logits that operators choose tokens from
   double weights = 0;                // elements of the weights that products with known shapes multiply with
   int64_t attention_sequences = -1;  // batch of the last attention
-  bool tokens_sure = false;          // new_tokens is not the rows of some GEMMs among others (of experts)
+  // A pass on many rows that products on fewer follow, of an encoder and its decoder, say: rows and products of it, and
+  // of what follows; 0: the step is not so.
+  int64_t leading_rows = 0, leading = 0, following_rows = 0, following = 0;
+  bool rows_return = false;  // products on the rows of the leading pass are among those that follow
+  bool tokens_sure = false;  // new_tokens is not the rows of some GEMMs among others (of experts)
   int64_t sync_ns = -1;
   int64_t window_start_ns = 0, window_end_ns = 0;
 };

@@ -32,8 +32,22 @@ struct ShapeTally {
   double weights = 0;                                            // elements
   int64_t widest_n = -1, last_n = -1, last_k = -1, last_m = -1;  // of the GEMMs with weights, in launch order
 
+  int64_t leading_rows = 0, leading = 0, following_rows = 0, following = 0;
+  bool rows_return = false,
+       rows_differ = false;  // those that follow have the rows of the leading ones, or others again
+
   void add_gemm(int64_t m) {
     ++gemms;
+    if (leading == 0 || (following == 0 && m == leading_rows)) {
+      leading_rows = m;
+      ++leading;
+    } else if (m == leading_rows) {
+      rows_return = true;
+    } else {
+      rows_differ |= following > 0 && m != following_rows;
+      following_rows = m;
+      ++following;
+    }
     most_rows = std::max(most_rows, m);
     for (Rows& rows : gemm_rows) {
       if (rows.count == 0) rows.m = m;
@@ -262,6 +276,30 @@ void settle_whole_texts(std::vector<StepDraft>& steps) {
   }
 }
 
+// An encoder that runs again for each token of its decoder: where keys and values are made of what it gives, as with
+// the prompt, products on its rows are among the decoder's; where these are kept, there are none, and nothing reads
+// what it gives. A decoder that gives logits at all of its places, fewer than in the prompt, makes a token at each.
+void settle_idle_encoders(std::vector<StepDraft>& steps) {
+  constexpr int64_t kProductsMin = 8, kTimesAsMany = 16;
+  const StepDraft* prompt = nullptr;
+  for (StepDraft& step : steps) {
+    if (prompt != nullptr && prompt->device != step.device) prompt = nullptr;
+    if (step.unseen || step.kind_known || step.kind != StageKind::kPrefill || step.leading < kProductsMin) continue;
+    if (step.rows_return) {
+      prompt = &step;
+      continue;
+    }
+    const bool idle = prompt != nullptr && step.leading_rows == prompt->leading_rows &&
+                      step.leading == prompt->leading && step.following_rows <= prompt->following_rows &&
+                      step.following >= kProductsMin && step.leading_rows >= kTimesAsMany * step.following_rows &&
+                      step.logit_rows == step.following_rows;
+    if (!idle) continue;
+    step.kind = StageKind::kDecode;
+    step.new_tokens = step.sequences = step.output_tokens = step.following_rows;
+    step.context = -1;
+  }
+}
+
 // Ranges of a text that says nothing, of passes that nothing is known of, nearly all of them directly before a prompt:
 // what comes before its first token.
 void settle_leading(std::vector<StepDraft>& steps) {
@@ -357,6 +395,13 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     step.gemm_rows = tally.usual_rows();
     step.most_gemm_rows = tally.most_rows;
     step.weights = tally.weights;
+    if (tally.leading_rows > tally.following_rows && tally.following > 0 && !tally.rows_differ) {
+      step.leading_rows = tally.leading_rows;
+      step.leading = tally.leading;
+      step.following_rows = tally.following_rows;
+      step.following = tally.following;
+      step.rows_return = tally.rows_return;
+    }
     step.attention_sequences = tally.sequences;
     step.chosen_rows = chosen[i];
     if (!trace.library_calls.empty()) step.logit_rows = tally.logit_rows();
@@ -436,6 +481,7 @@ void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps) {
   settle_speculation(steps);
   settle_whole_graphs(steps);
   settle_encoders(steps);
+  settle_idle_encoders(steps);
   settle_leading(steps);
   settle_whole_texts(steps);
 }

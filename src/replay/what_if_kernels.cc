@@ -14,14 +14,22 @@ void with_times(const Recording& recording, const std::vector<int64_t>& times, D
   if (times.empty()) return;
   for (GpuOpId op = 0; op < times.size(); ++op)
     if (times[op] > 0) durations.op_ns[op] = std::min(durations.op_ns[op], times[op]);
+  std::map<ThreadId, bool> went;  // whether the last call that launched anything did
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
     const std::span<const GpuOpId> launched = recording.launched(call);
+    if (launched.empty()) continue;
     const auto goes = [&](GpuOpId op) { return times[op] == 0 && durations.gone[op] == 0; };
-    if (!launched.empty() && std::all_of(launched.begin(), launched.end(), goes))
+    bool& before = went[recording.trace().api_calls.thread[call]];
+    const bool all = std::all_of(launched.begin(), launched.end(), goes);
+    if (all) {
       take_away(recording, call, durations);
-    else
+      // Code between two that go is theirs.
+      if (before && durations.before_ns[call] < kLongGapNs) durations.before_ns[call] = 0;
+    } else {
       for (const GpuOpId op : launched)
         if (goes(op)) durations.gone[op] = 1;
+    }
+    before = all;
   }
 }
 void with_times(const Recording& recording, KernelChange change, Durations& durations) {

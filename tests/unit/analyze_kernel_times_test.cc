@@ -138,6 +138,34 @@ TEST(KernelTimes, ProductsOfWhatIsNotNewAreKept) {
   }
 }
 
+// An encoder of 1500 places runs before each pass of its decoder, whose keys and values of them are kept: nothing reads
+// what it gives. Where products on its rows follow, it is read.
+TEST(KernelTimes, AnEncoderThatNothingReadsIsKept) {
+  for (const bool read : {false, true}) {
+    Made made(StageKind::kDecode, 4);
+    std::vector<GpuOpId> gone, stays;
+    const auto product = [&](std::vector<GpuOpId>& to, int64_t m, int64_t n, int64_t k) {
+      to.push_back(made.kernel(Category::kGemm, 5'000, made.run.gemm(DType::kBf16, m, n, k)));
+    };
+    gone.push_back(made.kernel(Category::kConvolution, 9'000));
+    for (int layer = 0; layer < 4; ++layer) {
+      product(gone, 1500, 5120, 1280);
+      gone.push_back(made.kernel(Category::kActivation, 3'000));
+      product(gone, 1500, 1280, 5120);
+    }
+    stays.push_back(made.kernel(Category::kNorm, 2'000));
+    for (int layer = 0; layer < 5; ++layer) {
+      product(stays, 4, 5120, 1280);
+      product(stays, 4, 1280, 5120);
+      if (read) product(stays, 1500, 1280, 1280);
+    }
+    product(stays, 4, 51865, 1280);
+    const std::vector<int64_t> times = made.times(KernelChange::kProductsKept);
+    for (const GpuOpId op : gone) EXPECT_EQ(times[op], read ? kStays : 0) << op;
+    for (const GpuOpId op : stays) EXPECT_EQ(times[op], kStays) << op;
+  }
+}
+
 // The residual's addition stays, whether or not the adapter's result is scaled first.
 TEST(KernelTimes, AdaptersAreMerged) {
   constexpr std::string_view kScale = "vectorized_elementwise_kernel<8, AUnaryFunctor<MulFunctor<float>>>",

@@ -228,6 +228,34 @@ TEST(Speculation, WholeTextsForEachTokenAreDecodeSteps) {
   }
 }
 
+// An encoder that runs with each step of its decoder: products on its rows among the decoder's make keys and values of
+// what it gives, as with the prompt. Steps without them decode; where all make them, each may be a request.
+TEST(Speculation, AnEncoderThatNothingReadsMakesNoPrompt) {
+  for (const bool kept : {true, false}) {
+    Speculator s;
+    const auto step = [&](int64_t tokens, bool makes_keys) {
+      for (int layer = 0; layer < 8; ++layer) s.product(6000, 1280, 1280);
+      for (int layer = 0; layer < 4; ++layer) {
+        s.product(tokens, 5120, 1280);
+        if (makes_keys) s.product(6000, 1280, 1280);
+        s.product(tokens, 1280, 5120);
+      }
+      s.product(tokens, 51865, 1280);
+      s.b.launch("argmax", s.time + 10, s.time + 30, 15);
+      s.time += 50;
+      s.wait();
+    };
+    step(16, true);
+    for (int token = 0; token < 6; ++token) step(4, !kept);
+    Trace& trace = s.derive();
+    ASSERT_EQ(trace.steps.size(), 7U);
+    EXPECT_EQ(s.kind(0), StageKind::kPrefill);
+    EXPECT_EQ(s.count(StageKind::kDecode), kept ? 6U : 0U);
+    if (!kept) continue;
+    EXPECT_EQ(trace.steps.new_tokens[3], 4);
+  }
+}
+
 TEST(Speculation, ShortPromptsAreNoGuesses) {
   Speculator s;
   for (int prompt = 0; prompt < 8; ++prompt) {

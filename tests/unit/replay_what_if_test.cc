@@ -428,6 +428,30 @@ TEST(WhatIf, KernelsTakeWhatIsSaidOfThem) {
   EXPECT_NEAR(step_with(0, 2), step_of(half), 0.02 * step_of(half));
 }
 
+// Code between two launches that go is theirs, however long it is: of steps in which only every fourth kernel stays,
+// the others take all of theirs along but what leads to the first of them.
+TEST(WhatIf, CodeBetweenLaunchesThatGoIsTheirs) {
+  const Simple all{.launches = 40, .apart_ns = 30'000};
+  TestTrace b = all.made();
+  const Trace& trace = b.derive_all();
+  const StepReplay replay(trace);
+  const RecorderCostModel model({});
+  KernelTimes times;
+  std::vector<int64_t>& then = times[static_cast<size_t>(KernelChange::kProductsKept)];
+  then.assign(trace.gpu_ops.size(), kStays);
+  for (size_t op = 0; op < trace.gpu_ops.size(); ++op)
+    if (op % 4 != 0) then[op] = 0;
+  const Recording recording(replay, model, {}, times);
+  Durations durations(replay.timeline());
+  Latencies latencies = replay.latencies();
+  assume_unseen(model, latencies);
+  find_what_if("products-kept")->change(recording, durations, latencies);
+  const std::vector<int64_t> windows = replay.windows(durations, latencies);
+  Simple some = all;
+  some.launches = 10;
+  EXPECT_NEAR(median_of(std::vector<double>(windows.begin(), windows.end())), step_of(some), 0.06 * step_of(some));
+}
+
 // Norms of four passes, of which the second stays; what was fused before, with more about it, gains nothing on top.
 TEST(WhatIf, FusedNormsLeaveOnePassOfEach) {
   TestTrace b = Passing{.passes = 4}.made();
