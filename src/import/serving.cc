@@ -11,16 +11,13 @@
 #include <vector>
 
 #include "import/json_scan.h"
-#include "import/json_stream.h"
 #include "import/serving_names.h"
+#include "import/serving_walk.h"
 #include "trace/client_runs.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::serving {
 namespace {
-
-using json::JsonStream;
-using Token = JsonStream::Token;
 
 constexpr size_t kRunsMax = 100'000;
 constexpr size_t kFiguresOfRunMax = 1'000;
@@ -29,9 +26,6 @@ constexpr size_t kIntervalsMax = 50'000'000;
 constexpr size_t kTextOfRunMax = 200;  // a name of a model, a backend
 constexpr size_t kTextOfErrorMax = 400;
 constexpr std::string_view kUnsaid = "(the file does not say why)";
-
-bool is_scalar(Token token) { return token == Token::kText || token == Token::kNumber || token == Token::kWord; }
-bool is_container(Token token) { return token == Token::kObject || token == Token::kArray; }
 
 struct RunFigure {
   std::string name, statistic, unit, field;
@@ -60,10 +54,13 @@ struct ReadRun {
   Columns columns{};
 };
 
-class ServingReader {
+class ServingReader : DocumentWalk {
  public:
   ServingReader(InputFile& input, Trace& trace)
-      : json_(input), trace_(trace), builder_(trace), file_(input.name().substr(input.name().rfind('/') + 1)) {
+      : DocumentWalk(input, trace.diagnostics),
+        trace_(trace),
+        builder_(trace),
+        file_(input.name().substr(input.name().rfind('/') + 1)) {
     // Files of one name in several folders stay apart.
     int64_t same = 1;
     for (const std::string& earlier : trace.source.files)
@@ -90,12 +87,7 @@ class ServingReader {
   size_t documents() const { return documents_; }
 
  private:
-  // ---- places and remarks ----
-
-  void count(DiagnosticId id, std::string_view what) {
-    const bool kept = trace_.diagnostics.places(id).size() < Diagnostics::kKeptPlaces;
-    trace_.diagnostics.add(id, kept ? fmt::format("line {} ({})", json_.line(), what) : std::string());
-  }
+  // ---- the top ----
 
   // False where it is not read to its end.
   bool top_value(Token token) {
@@ -112,96 +104,7 @@ class ServingReader {
     return true;
   }
 
-  // Says why reading stopped inside a document.
-  bool stop(Token token) {
-    if (stopped_) return false;
-    stopped_ = true;
-    if (token == Token::kCut || token == Token::kEnd) {
-      cut_ = true;
-      count(DiagnosticId::kTruncatedFile, "the document has no end");
-    } else {
-      count(DiagnosticId::kMalformedEvent, "no JSON");
-    }
-    return false;
-  }
-
-  // ---- walking ----
-
-  // Steps over the rest of a value that began with `token`.
-  bool skip(Token token) {
-    if (is_scalar(token)) return true;
-    if (!is_container(token)) return stop(token);
-    const size_t outside = json_.depth() - 1;
-    while (json_.depth() > outside) {
-      const Token inner = json_.next();
-      if (inner == Token::kBad || inner == Token::kCut || inner == Token::kEnd) return stop(inner);
-    }
-    return true;
-  }
-
-  // Calls on_member(key, first token of the value), which reads the whole value, for what is in the open object.
-  template <class F>
-  bool members(F&& on_member) {
-    for (;;) {
-      const Token token = json_.next();
-      if (token == Token::kObjectEnd) return true;
-      if (token != Token::kKey) return stop(token);
-      const std::string key(json_.text());
-      const Token first = json_.next();
-      if (!is_scalar(first) && !is_container(first)) return stop(first);
-      if (!on_member(std::string_view(key), first)) return false;
-    }
-  }
-  // The same for the open array.
-  template <class F>
-  bool entries(F&& on_entry) {
-    for (;;) {
-      const Token token = json_.next();
-      if (token == Token::kArrayEnd) return true;
-      if (!is_scalar(token) && !is_container(token)) return stop(token);
-      if (!on_entry(token)) return false;
-    }
-  }
-
-  // ---- values ----
-
-  // The number that the token is; NaN, and counted, where it is a text. null is absent, and nothing to count.
-  double number(Token token, std::string_view field) {
-    double value = 0;
-    if (token == Token::kNumber && json::parse_any_number(json_.text(), value)) {
-      if (std::isnan(value)) count(DiagnosticId::kBadNumber, fmt::format("{} is NaN", field));
-      return value;
-    }
-    if (token == Token::kWord && json_.text() == "null") return NAN;
-    count(DiagnosticId::kBadNumber,
-          fmt::format("{} is {}, not a number", field, token == Token::kText ? "a text" : "no number"));
-    return NAN;
-  }
-
-  // A length of time as nanoseconds, -1 for absent. `per_ns`: nanoseconds in its unit.
-  int64_t length(Token token, double per_ns, std::string_view field) {
-    const double value = number(token, field) * per_ns;
-    if (std::isnan(value)) return -1;
-    if (value < 0) {
-      count(DiagnosticId::kNegativeDuration, field);
-      return -1;
-    }
-    if (value >= 9e18) {
-      count(DiagnosticId::kBadNumber, fmt::format("{} is more than 292 years", field));
-      return -1;
-    }
-    return std::llround(value);
-  }
-
-  int64_t whole(Token token, std::string_view field) {
-    const double value = number(token, field);
-    if (std::isnan(value)) return -1;
-    if (value < 0 || value > 1e15 || value != std::floor(value)) {
-      count(DiagnosticId::kBadNumber, fmt::format("{} is no whole number of tokens", field));
-      return -1;
-    }
-    return static_cast<int64_t>(value);
-  }
+  // ---- texts and figures ----
 
   void keep_text(ReadRun& run, const char* what, Token token) {
     if (token == Token::kText && !json_.text().empty()) run.texts[what] = json_.text().substr(0, kTextOfRunMax);
@@ -746,12 +649,10 @@ class ServingReader {
       for (const auto& [what, text] : texts) trace_.metadata[client_text_key(what, trace_.text(source))] = text;
   }
 
-  JsonStream json_;
   Trace& trace_;
   TraceBuilder builder_;
   std::string file_;
   size_t documents_ = 0;
-  bool stopped_ = false, cut_ = false;
   std::vector<std::pair<StringId, std::map<std::string, std::string>>> runs_{};
   StringId record_source_ = StringId::kEmpty;
   size_t first_record_ = 0;
