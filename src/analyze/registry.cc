@@ -33,6 +33,8 @@ constexpr Analysis kAnalyses[] = {
     {"logged-products",
      "matrix products by the logs of cuBLAS and cuBLASLt, and their times in a recording beside (logged_products)",
      analyze_logged_products, 0},
+    {"client-runs", "what clients of a server saw, by its benchmarks: TTFT, TPOT, ITL, latency, rates (client_runs)",
+     analyze_client_runs, 0},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
      analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
@@ -92,6 +94,14 @@ void describe_source(const Trace& trace, const Groups& groups, Report& report) {
   for (const StageGroup& group : groups.stages)
     if (group.device == device) report.source.recorded_ms.ns -= group.not_recorded_ns;
   if (trace.base_unix_ns != 0) report.source.start_unix_ns = trace.base_unix_ns + start;
+}
+
+// Of benchmarks of a server: figures that are not what the requests give.
+void count_disagreeing(const Report& report, Diagnostics& diagnostics) {
+  for (const ClientRunRecord& run : report.client_runs)
+    if (run.disagreeing > 0)
+      diagnostics.add(DiagnosticId::kOtherFigure, fmt::format("{}: {} of {}", run.source, run.disagreeing, run.checked),
+                      static_cast<uint64_t>(run.disagreeing));
 }
 
 void describe_recorded(const Trace& trace, Report& report) {
@@ -162,6 +172,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
     if (kAnalyses[i].run == analyze_latency && !report.latency)
       for (const CannotTell& row : notes[i]) report.why_no_latency.push_back(row.why);
   if (report.device) take_arithmetic_of_stages(report.stages, *report.device);
+  count_disagreeing(report, diagnostics);
   check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);
   // Of what has no place in time, questions about time have one answer.
@@ -169,7 +180,8 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   const bool no_gpu = no_gpu_work(trace);
   if (no_gpu) report.cannot_tell.push_back(about_no_gpu(trace));
   for (size_t i = 0; i < std::size(kAnalyses); ++i)
-    if (profiled_alone ? kAnalyses[i].run == analyze_profiled_kernels || kAnalyses[i].run == analyze_logged_products
+    if (profiled_alone ? kAnalyses[i].run == analyze_profiled_kernels || kAnalyses[i].run == analyze_logged_products ||
+                             kAnalyses[i].run == analyze_client_runs
                        : !no_gpu || kAnalyses[i].run == analyze_latency)
       for (CannotTell& row : notes[i]) report.cannot_tell.push_back(std::move(row));
   add_diagnostics(trace, diagnostics, report);

@@ -110,6 +110,8 @@ std::string_view name_of(Severity severity);
     "Numbers could be read in two ways (1,234: thousands, or a decimal comma); they were read as thousands.")         \
   D(kCutRecord, "cut-record", kDataLoss,                                                                              \
     "A record of a log is incomplete or mixed with that of another thread; it was skipped.")                          \
+  D(kOtherFigure, "figure-disagrees", kNotice,                                                                        \
+    "Figures that a benchmark's file states are not what its own requests give; client_runs has both counts.")        \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 
 enum class DiagnosticId : uint8_t {

@@ -133,9 +133,10 @@ Result<const Importer*> importer_for(const InputFile& input) {
                 "its format is not public; let ncu print it: ncu --import " + input.name() +
                     " --csv --page raw --print-units base > ncu.csv");
   if (is_json_lines(input.head()))
-    return fail("expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
-                "no recording that llmprof reads is like that; servers and load generators write results and logs "
-                "in that form. Name the recording of the profiler");
+    return fail(
+        "expected a recording that llmprof can read, found several JSON documents, one a line", input.name(),
+        "of results of server benchmarks llmprof reads such files (SGLang, AIPerf); these have none of their figures. "
+        "Name the recording of the profiler, or the result file");
   if (is_broken_json(input.head()))
     return fail("expected a recording that llmprof can read, found JSON that is cut or broken", input.name(),
                 "copy it again, or let the program that writes it finish");
@@ -191,12 +192,16 @@ bool stands_beside(const std::string& path) {
   const Result<InputFile> input = InputFile::open(path);
   if (!input) return false;
   const Result<const Importer*> importer = importer_for(*input);
-  return importer && ((*importer)->name == kNcuImporter || (*importer)->name == kBlasLogImporter);
+  if (!importer) return false;
+  for (const std::string_view name : {kNcuImporter, kBlasLogImporter, kServingImporter})
+    if ((*importer)->name == name) return true;
+  return false;
 }
 
 Status join_beside(const std::string& path, Trace& trace) {
   LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
   Trace part;
+  part.source.files = trace.source.files;  // an importer that names rows after its file sees which names are taken
   LLMPROF_CHECK(import_input(input, part));
   check_trace(part);
   trace.source.files.push_back(path);
@@ -211,7 +216,7 @@ Status join_beside(const std::string& path, Trace& trace) {
 Result<Trace> import_files(const std::vector<std::string>& paths) {
   if (paths.empty())
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
-  // Counters of profiled kernels and logs of products have no times: they join any recording.
+  // Counters of profiled kernels, logs of products and what clients saw have no place in time: they join any recording.
   std::vector<std::string> recordings, tables;
   for (const std::string& path : paths) (paths.size() > 1 && stands_beside(path) ? tables : recordings).push_back(path);
   if (recordings.empty()) {

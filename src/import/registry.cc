@@ -6,6 +6,7 @@
 #include "import/kineto.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
+#include "import/serving.h"
 #include "import/session.h"
 #include "import/trace_importer.h"
 
@@ -33,6 +34,9 @@ std::span<const Importer> importers() {
       Importer{kBlasLogImporter, "logs of cuBLAS (CUBLAS_LOGINFO_DBG=1) and of cuBLASLt (CUBLASLT_LOG_LEVEL=2 or more)",
                blas_logs::sniff, blas_logs::import,
                "the file is damaged or cut off: copy it again, or let the program that writes it end"},
+      Importer{kServingImporter, "results of server benchmarks: vllm bench serve, SGLang, AIPerf, GenAI-Perf, GuideLLM",
+               serving::sniff, serving::import,
+               "the file is damaged or cut off: copy it again, or let the benchmark end"},
   };
   return kImporters;
 }

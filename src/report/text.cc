@@ -63,7 +63,10 @@ std::string headline(const Report& report, const Ink& ink) {
   std::string files;
   for (const std::string& file : report.source.files) files += (files.empty() ? "" : ", ") + file_name(file);
   std::string out = ink.bold(fmt::format("llmprof {}", report.tool_version)) + "  " + files + "\n";
-  std::string device = gpu_was_seen(report) ? "unknown GPU" : "no GPU work seen";
+  // A client alone does not see whether there is one.
+  std::string device = gpu_was_seen(report)                                    ? "unknown GPU"
+                       : profiled_alone(report) && !report.client_runs.empty() ? "no GPU recorded"
+                                                                               : "no GPU work seen";
   if (report.device) {
     device = printable(report.device->name);
     if (report.device->sm_count) device += fmt::format(", {} {}", *report.device->sm_count, report.device->units());
@@ -194,6 +197,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_kernels,
                           text_profiled_kernels,
                           text_logged_products,
+                          text_client_runs,
                           text_launch_sites,
                           text_memory,
                           text_findings,

@@ -13,7 +13,8 @@
 namespace llmprof {
 
 bool profiled_alone(const Report& report) {
-  return (!report.profiled_kernels.empty() || !report.logged_products.empty()) && report.stages.empty();
+  return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty()) &&
+         report.stages.empty();
 }
 
 std::string alone_text(const Report& report) {
@@ -24,6 +25,9 @@ std::string alone_text(const Report& report) {
   if (kernels > 0) out = format_count(static_cast<double>(kernels)) + " kernels profiled";
   if (products > 0)
     out += (out.empty() ? "" : ", ") + format_count(static_cast<double>(products)) + " matrix products logged";
+  if (const size_t runs = report.client_runs.size(); runs > 0)
+    out += fmt::format("{}{} run{} of a benchmark", out.empty() ? "" : ", ", format_count(static_cast<double>(runs)),
+                       runs == 1 ? "" : "s");
   return out;
 }
 

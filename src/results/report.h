@@ -346,6 +346,36 @@ LLMPROF_RECORD(KernelStallRecord, "kernel_stalls", "What the warps of profiled k
 LLMPROF_RECORD(LoggedProductRecord, "logged_products", "Matrix products by the logs of cuBLAS and cuBLASLt",
                LLMPROF_LOGGED_PRODUCT_FIELDS)
 
+#define LLMPROF_CLIENT_RUN_FIELDS(F)                                                                               \
+  F(std::string, source, "", "File, and which of its runs where it has several: sweep.jsonl:2")                    \
+  F(std::string, format, "", "vllm, sglang, aiperf, guidellm, or bench where the file does not say")               \
+  F(OptText, backend, "", "Kind of server, as the file calls it")                                                  \
+  F(OptText, model, "", "Model, as the file calls it")                                                             \
+  F(OptDouble, request_rate, "requests/s", "Rate at which requests were sent; none where they were not held back") \
+  F(bool, unlimited_rate, "", "All requests were sent at once, as far as max_concurrency let them")                \
+  F(OptInt, max_concurrency, "", "Most requests at a time that the client allowed")                                \
+  F(OptDouble, duration_s, "s", "Length of the run")                                                               \
+  F(OptInt, completed, "", "Requests that were answered")                                                          \
+  F(OptInt, failed, "", "Requests that were not")                                                                  \
+  F(OptInt, input_tokens, "", "Tokens of all prompts that were answered")                                          \
+  F(OptInt, output_tokens, "", "Tokens of all answers")                                                            \
+  F(OptDouble, requests_per_s, "requests/s", "Answered requests per second of the run")                            \
+  F(OptDouble, output_tokens_per_s, "tokens/s", "Tokens of answers per second of the run")                         \
+  F(OptDouble, total_tokens_per_s, "tokens/s", "The same with those of the prompts")                               \
+  F(OptDouble, ttft_median_ms, "ms", "From sending a request to the first of its output: median")                  \
+  F(OptDouble, ttft_p99_ms, "ms", "99th percentile of it")                                                         \
+  F(OptDouble, tpot_median_ms, "ms", "(latency - TTFT) / (tokens - 1) of a request: median over requests")         \
+  F(OptDouble, tpot_p99_ms, "ms", "99th percentile of it")                                                         \
+  F(OptDouble, itl_median_ms, "ms", "From one piece of an answer to the next: median over all of them")            \
+  F(OptDouble, itl_p99_ms, "ms", "99th percentile of it")                                                          \
+  F(OptDouble, e2e_median_ms, "ms", "From sending a request to the last of its output: median")                    \
+  F(OptDouble, e2e_p99_ms, "ms", "99th percentile of it")                                                          \
+  F(int64_t, requests, "", "Requests that the file has one by one, the failed ones too")                           \
+  F(int64_t, checked, "", "Figures that the file states and its requests give")                                    \
+  F(int64_t, disagreeing, "", "Of those the ones that differ")
+LLMPROF_RECORD(ClientRunRecord, "client_runs", "Runs of benchmarks of a server, as their client saw them",
+               LLMPROF_CLIENT_RUN_FIELDS)
+
 #define LLMPROF_IDLE_FIELDS(F)                                                     \
   F(std::string, cause, "", "Why the GPU was idle")                                \
   F(std::string, stage, "", "Stage")                                               \
@@ -758,6 +788,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<ProfiledKernelRecord>>, profiled_kernels, "", "Of Nsight Compute; left out without it")   \
   F(IfAny<std::vector<KernelStallRecord>>, kernel_stalls, "", "Of the same; left out without it")               \
   F(IfAny<std::vector<LoggedProductRecord>>, logged_products, "", "Of cuBLAS's logs; left out without them")    \
+  F(IfAny<std::vector<ClientRunRecord>>, client_runs, "", "Of benchmarks of a server; left out without them")   \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \

@@ -92,7 +92,10 @@ function facts(page: Page): HTMLElement {
   const logged = rows_of(data['logged_products']).reduce((sum, row) => sum + (number_of(row['calls']) ?? 0), 0);
   if (profiled > 0 && !recorded) add(linked('#profiled_kernels', `${profiled} kernels profiled`, 'counted'));
   if (logged > 0 && !recorded) add(linked('#logged_products', `${logged} matrix products logged`, 'counted'));
-  if (recorded !== null && (recorded > 0 || profiled + logged === 0))
+  const runs = rows_of(data['client_runs']).length;
+  if (runs > 0 && !recorded)
+    add(linked('#client_runs', `${runs} run${runs === 1 ? '' : 's'} of a benchmark`, 'measured'));
+  if (recorded !== null && (recorded > 0 || profiled + logged + runs === 0))
     add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
 }
@@ -445,6 +448,14 @@ function none_found(data: Row): HTMLElement {
       {},
       'A log of calls has no steps to judge: ',
       linked('#logged_products', 'its matrix products', 'counted by cuBLAS and cuBLASLt'),
+      '.',
+    );
+  if (!judged_stages(data).length && !profiled && rows_of(data['client_runs']).length)
+    return el(
+      'p',
+      {},
+      'What clients saw has no steps of a GPU to judge: ',
+      linked('#client_runs', 'their runs', 'measured by the benchmark'),
       '.',
     );
   if (judged_stages(data).length || !profiled)
