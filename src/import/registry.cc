@@ -6,6 +6,7 @@
 #include "import/kineto.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
+#include "import/prometheus.h"
 #include "import/session.h"
 #include "import/trace_importer.h"
 
@@ -33,6 +34,10 @@ std::span<const Importer> importers() {
       Importer{kBlasLogImporter, "logs of cuBLAS (CUBLAS_LOGINFO_DBG=1) and of cuBLASLt (CUBLASLT_LOG_LEVEL=2 or more)",
                blas_logs::sniff, blas_logs::import,
                "the file is damaged or cut off: copy it again, or let the program that writes it end"},
+      Importer{kMetricsPageImporter,
+               "metrics pages (Prometheus, OpenMetrics) of vLLM, SGLang, Triton and the DCGM exporter: one or more",
+               metrics_pages::sniff, metrics_pages::import,
+               "the page is damaged or cut off: ask the server again, curl -s http://HOST:PORT/metrics > page.prom"},
   };
   return kImporters;
 }
