@@ -10,6 +10,7 @@
 
 #include "analyze/counters.h"
 #include "analyze/processor.h"
+#include "analyze/profiled_kernels.h"
 #include "analyze/roof.h"
 #include "base/statistics.h"
 #include "base/text_table.h"
@@ -317,7 +318,7 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     return std::optional<DeviceReport>(std::move(device));
   }
   if (facts.name.empty()) {
-    if (!no_gpu_work(trace)) diagnostics.add(DiagnosticId::kNoDeviceProperties);
+    if (!no_gpu_work(trace) && !metrics_pages_only(trace)) diagnostics.add(DiagnosticId::kNoDeviceProperties);
     return std::optional<DeviceReport>{};
   }
   if (!cpu) {

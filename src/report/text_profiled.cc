@@ -13,7 +13,8 @@
 namespace llmprof {
 
 bool profiled_alone(const Report& report) {
-  return (!report.profiled_kernels.empty() || !report.logged_products.empty()) && report.stages.empty();
+  return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.metrics_pages.empty()) &&
+         report.stages.empty();
 }
 
 std::string alone_text(const Report& report) {
@@ -24,6 +25,8 @@ std::string alone_text(const Report& report) {
   if (kernels > 0) out = format_count(static_cast<double>(kernels)) + " kernels profiled";
   if (products > 0)
     out += (out.empty() ? "" : ", ") + format_count(static_cast<double>(products)) + " matrix products logged";
+  const size_t pages = report.metrics_pages.size();
+  if (pages > 0) out += fmt::format("{}{} metrics page{}", out.empty() ? "" : ", ", pages, pages == 1 ? "" : "s");
   return out;
 }
 
