@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -171,6 +173,28 @@ std::string distribution_table(const Report& report, bool several, size_t most, 
                       std::move(rows), most, options, ink);
 }
 
+// What stands in no other table: cumulative times, cache counters, energy, PCIe.
+std::string other_figures(const Report& report, const RenderOptions& options, const Ink& ink) {
+  static constexpr std::array<std::string_view, 15> kShown = {
+      "requests",    "input-tokens",     "output-tokens", "running",      "waiting",
+      "kv-cache",    "prefix-cache-hit", "sm-clock",      "memory-clock", "gpu-busy",
+      "preemptions", "tensor-active",    "dram-active",   "memory-used",  "temperature"};
+  std::vector<std::vector<std::string>> rows;
+  for (const ServerFigureRecord& row : report.server_figures) {
+    if (row.figure == "power" || std::find(kShown.begin(), kShown.end(), row.figure) != kShown.end()) continue;
+    const auto number = [](const OptDouble& value) { return value ? fmt::format("{:.6g}", *value) : std::string("-"); };
+    rows.push_back({row.figure, row.kind, number(row.value), row.unit.empty() ? "-" : row.unit, number(row.per_s),
+                    server_label(row.server, row.model, row.instance)});
+  }
+  return filled_table({{"other figure", kLeft},
+                       {"kind", kLeft, 0, 2},
+                       {"value", kRight},
+                       {"unit", kLeft},
+                       {"per second", kRight},
+                       {"server", kLeft, 60, 1}},
+                      std::move(rows), SIZE_MAX, options, ink);
+}
+
 // What the figures are of.
 std::string span_note(const Report& report) {
   bool pages = false, rates = false;
@@ -199,7 +223,8 @@ std::string text_servers(const Report& report, const RenderOptions& options, con
   const auto most = [&](size_t of_page) { return options.one_page ? of_page : SIZE_MAX; };
   return title(ink, "Servers", span_note(report)) + serving_table(serving, most(kServersOfPage), options, ink) +
          distribution_table(report, serving.size() > 1, most(kTimesOfPage), options, ink) +
-         gpu_table(gpus, most(kGpusOfPage), options, ink);
+         gpu_table(gpus, most(kGpusOfPage), options, ink) +
+         (options.one_page ? std::string() : other_figures(report, options, ink));
 }
 
 }  // namespace llmprof
