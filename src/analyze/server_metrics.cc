@@ -617,7 +617,7 @@ void add_pages(const Trace& trace, const ServerReader& reader, Report& report) {
     MetricsPageRecord row;
     row.source = trace.text(trace.scraped_values.source[page.begin]);
     if (page.time_ns > 0) row.unix_ns = page.time_ns;
-    const auto clock = trace.metadata.find("metrics_page.clock." + row.source);
+    const auto clock = trace.metadata.find("metrics_page.clock." + row.source.substr(row.source.rfind('/') + 1));
     if (page.time_ns > 0 && clock != trace.metadata.end()) row.clock = clock->second;
     row.samples = page.end - page.begin;
     row.known_samples = page.known_samples;

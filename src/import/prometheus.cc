@@ -266,7 +266,9 @@ class PageReader {
                   trace_.scraped_values.time_ns.end(), *changed);
       }
     }
-    if (!clock_.empty()) trace_.metadata["metrics_page.clock." + source_name_] = clock_;
+    // By the last name of the file, which is all of it that a redacted recording keeps.
+    if (!clock_.empty())
+      trace_.metadata["metrics_page.clock." + source_name_.substr(source_name_.rfind('/') + 1)] = clock_;
   }
 
  private:

@@ -109,7 +109,7 @@ TEST(MetricsPage, TimesOfComments) {
                                                     {"1795773600.000000001", ten + 1}}) {
     const Trace trace = read_pages("# time: " + text + "\na 1\n");
     EXPECT_EQ(trace.scraped_values.time_ns.at(0), ns) << text;
-    EXPECT_EQ(trace.metadata.at("metrics_page.clock.no such folder/page.prom"), "comment");
+    EXPECT_EQ(trace.metadata.at("metrics_page.clock.page.prom"), "comment");
   }
   for (const char* wrong : {"2026-11-27T10:00:00", "2026-13-27T10:00:00Z", "noon", "", "99999999999999999999", "1 2"}) {
     const Trace trace = read_pages(std::string("# time: ") + wrong + "\na 1\n");
