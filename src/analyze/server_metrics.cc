@@ -67,6 +67,13 @@ std::vector<MetricsPage> pages_of(const ScrapedValues& rows) {
   return pages;
 }
 
+// What says when a page was read: samples, comment or file; empty if nothing.
+std::string clock_of(const Trace& trace, const MetricsPage& page) {
+  const std::string_view source = trace.text(trace.scraped_values.source[page.begin]);
+  const auto found = trace.metadata.find("metrics_page.clock." + std::string(source.substr(source.rfind('/') + 1)));
+  return found == trace.metadata.end() ? std::string() : found->second;
+}
+
 // ---- samples of known metrics
 // ----------------------------------------------------------------------------------------
 
@@ -400,8 +407,9 @@ BoundedQuantile quantile_of(const Observed& observed, double fraction, double sc
 
 class FiguresOfServer {
  public:
-  FiguresOfServer(const Trace& trace, const MetricsOfServer& server, Report& report, LackingFigures& lacks)
-      : trace_(trace), server_(server), report_(report), lacks_(lacks) {}
+  FiguresOfServer(const Trace& trace, const std::vector<MetricsPage>& pages, const MetricsOfServer& server,
+                  Report& report, LackingFigures& lacks)
+      : trace_(trace), pages_(pages), server_(server), report_(report), lacks_(lacks) {}
 
   void add() {
     if (server_.restarted) lacks_.restarted.insert(server_name(server_.key));
@@ -452,7 +460,7 @@ class FiguresOfServer {
   OptDouble seconds_between(const MetricOfServer& of) const {
     if (of.pages < 2 || of.first.time_ns <= 0 || of.last.time_ns < of.first.time_ns) return {};
     const double seconds = static_cast<double>(of.last.time_ns - of.first.time_ns) / kNsPerS;
-    const bool by_files = by_file_times();
+    const bool by_files = by_file_times(of);
     if (by_files && seconds < kFileTimesApartLeast) {
       lacks_.copied_files = true;
       return {};
@@ -461,10 +469,9 @@ class FiguresOfServer {
     return seconds > 0 ? OptDouble(seconds) : OptDouble();
   }
 
-  bool by_file_times() const {
-    return std::any_of(trace_.metadata.begin(), trace_.metadata.end(), [](const auto& fact) {
-      return fact.first.starts_with("metrics_page.clock.") && fact.second == "file";
-    });
+  // Whether the last change of a file stands for when one of its pages was read.
+  bool by_file_times(const MetricOfServer& of) const {
+    return clock_of(trace_, pages_[of.first_page]) == "file" || clock_of(trace_, pages_[of.last_page]) == "file";
   }
 
   OptText model() const { return server_.key.model.empty() ? OptText() : OptText(server_.key.model); }
@@ -556,6 +563,7 @@ class FiguresOfServer {
   }
 
   const Trace& trace_;
+  const std::vector<MetricsPage>& pages_;
   const MetricsOfServer& server_;
   Report& report_;
   LackingFigures& lacks_;
@@ -617,8 +625,8 @@ void add_pages(const Trace& trace, const ServerReader& reader, Report& report) {
     MetricsPageRecord row;
     row.source = trace.text(trace.scraped_values.source[page.begin]);
     if (page.time_ns > 0) row.unix_ns = page.time_ns;
-    const auto clock = trace.metadata.find("metrics_page.clock." + row.source.substr(row.source.rfind('/') + 1));
-    if (page.time_ns > 0 && clock != trace.metadata.end()) row.clock = clock->second;
+    const std::string clock = clock_of(trace, page);
+    if (page.time_ns > 0 && !clock.empty()) row.clock = clock;
     row.samples = page.end - page.begin;
     row.known_samples = page.known_samples;
     report.metrics_pages.push_back(std::move(row));
@@ -637,7 +645,7 @@ void analyze_server_metrics(const Context& context, Report& report, std::vector<
   servers::add_pages(trace, reader, report);
   servers::LackingFigures lacks;
   for (const servers::MetricsOfServer& server : reader.servers())
-    servers::FiguresOfServer(trace, server, report, lacks).add();
+    servers::FiguresOfServer(trace, reader.pages(), server, report, lacks).add();
   servers::say_what_pages_lack(lacks, reader, cannot_tell);
 }
 
