@@ -318,7 +318,7 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     return std::optional<DeviceReport>(std::move(device));
   }
   if (facts.name.empty()) {
-    if (!no_gpu_work(trace) && !clients_only(trace)) diagnostics.add(DiagnosticId::kNoDeviceProperties);
+    if (!no_gpu_work(trace) && !servers_only(trace)) diagnostics.add(DiagnosticId::kNoDeviceProperties);
     return std::optional<DeviceReport>{};
   }
   if (!cpu) {

@@ -35,6 +35,9 @@ constexpr Analysis kAnalyses[] = {
      analyze_logged_products, 0},
     {"client-runs", "what clients of a server saw, by its benchmarks: TTFT, TPOT, ITL, latency, rates (client_runs)",
      analyze_client_runs, 0},
+    {"server-metrics",
+     "rates, times and states by metrics pages of servers (server_figures, server_distributions, metrics_pages)",
+     analyze_server_metrics, 0},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
      analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
@@ -113,6 +116,12 @@ void describe_recorded(const Trace& trace, Report& report) {
                                std::string(trace.text(recorded.reason[row]))});
 }
 
+// Analyses of what stands beside recordings, or alone.
+bool has_no_place_in_time(const Analysis& analysis) {
+  return analysis.run == analyze_profiled_kernels || analysis.run == analyze_logged_products ||
+         analysis.run == analyze_client_runs || analysis.run == analyze_server_metrics;
+}
+
 // Where no GPU was used every question about it has one answer, and what to do is one thing.
 CannotTell about_no_gpu(const Trace& trace) {
   const std::map<std::string, std::string>::const_iterator cpus = trace.metadata.find("host.cpus");
@@ -180,9 +189,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
   const bool no_gpu = no_gpu_work(trace);
   if (no_gpu) report.cannot_tell.push_back(about_no_gpu(trace));
   for (size_t i = 0; i < std::size(kAnalyses); ++i)
-    if (profiled_alone ? kAnalyses[i].run == analyze_profiled_kernels || kAnalyses[i].run == analyze_logged_products ||
-                             kAnalyses[i].run == analyze_client_runs
-                       : !no_gpu || kAnalyses[i].run == analyze_latency)
+    if (profiled_alone ? has_no_place_in_time(kAnalyses[i]) : !no_gpu || kAnalyses[i].run == analyze_latency)
       for (CannotTell& row : notes[i]) report.cannot_tell.push_back(std::move(row));
   add_diagnostics(trace, diagnostics, report);
   keep_top(report, options.top);

@@ -18,7 +18,7 @@ namespace {
 bool can_report(const Trace& trace) {
   // Launches of CUDA graphs that were recorded as a whole are GPU activities to come.
   if (!trace.gpu_ops.empty() || !trace.graph_launches.empty()) return true;
-  if (!trace.profiled_kernels.empty() || !trace.logged_products.empty()) return true;
+  if (!trace.profiled_kernels.empty() || !trace.logged_products.empty() || !trace.scraped_values.empty()) return true;
   if (!trace.client_figures.empty() || !trace.client_requests.empty()) return true;
   const bool watched = trace.source.kind == kSessionImporter || is_live_recording(trace);  // the latter was saved
   return watched && (!trace.annotations.empty() || !trace.recurring_calls.empty() || !trace.graph_launches.empty() ||

@@ -140,6 +140,10 @@ Result<const Importer*> importer_for(const InputFile& input) {
   if (is_broken_json(input.head()))
     return fail("expected a recording that llmprof can read, found JSON that is cut or broken", input.name(),
                 "copy it again, or let the program that writes it finish");
+  if (input.head().starts_with('<'))
+    return fail("expected a recording that llmprof can read, found " + describe(input.head()), input.name(),
+                "a server answers so where it has no metrics page or file: check the address that was asked, for "
+                "example http://HOST:PORT/metrics; `llmprof list importers` names the formats");
   return fail("expected a recording that llmprof can read, found " + describe(input.head()), input.name(),
               "`llmprof list importers` names the formats; record with torch.profiler and export_chrome_trace()");
 }
@@ -193,7 +197,7 @@ bool stands_beside(const std::string& path) {
   if (!input) return false;
   const Result<const Importer*> importer = importer_for(*input);
   if (!importer) return false;
-  for (const std::string_view name : {kNcuImporter, kBlasLogImporter, kServingImporter})
+  for (const std::string_view name : {kNcuImporter, kBlasLogImporter, kServingImporter, kMetricsPageImporter})
     if ((*importer)->name == name) return true;
   return false;
 }
@@ -216,7 +220,8 @@ Status join_beside(const std::string& path, Trace& trace) {
 Result<Trace> import_files(const std::vector<std::string>& paths) {
   if (paths.empty())
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
-  // Counters of profiled kernels, logs of products and what clients saw have no place in time: they join any recording.
+  // Counters of profiled kernels, logs of products, metrics pages and what clients saw have no place in its time: they
+  // join any recording.
   std::vector<std::string> recordings, tables;
   for (const std::string& path : paths) (paths.size() > 1 && stands_beside(path) ? tables : recordings).push_back(path);
   if (recordings.empty()) {

@@ -35,6 +35,8 @@ inline constexpr std::string_view kNcuImporter = "ncu";
 inline constexpr std::string_view kBlasLogImporter = "cublas";
 // The importer of what benchmarks of servers write.
 inline constexpr std::string_view kServingImporter = "serving";
+// The importer of metrics pages of servers.
+inline constexpr std::string_view kMetricsPageImporter = "prometheus";
 
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
@@ -44,8 +46,9 @@ std::span<const Importer> importers();
 Status import_input(InputFile& input, Trace& trace);
 
 // Opens, sniffs, imports and finishes (sorts, checks) one path: a file, or the session folder of `llmprof run`. Errors
-// say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute, logs
-// of cuBLAS and results of server benchmarks may stand beside one recording; two recordings cannot be joined.
+// say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute, logs of cuBLAS,
+// results of server benchmarks and metrics pages of servers may stand beside one recording; two recordings cannot be
+// joined.
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.

@@ -7,6 +7,7 @@
 #include "import/ncu.h"
 #include "import/nsys.h"
 #include "import/serving.h"
+#include "import/prometheus.h"
 #include "import/session.h"
 #include "import/trace_importer.h"
 
@@ -37,6 +38,10 @@ std::span<const Importer> importers() {
       Importer{kServingImporter, "results of server benchmarks: vllm bench serve, SGLang, AIPerf, GenAI-Perf, GuideLLM",
                serving::sniff, serving::import,
                "the file is damaged or cut off: copy it again, or let the benchmark end"},
+      Importer{kMetricsPageImporter,
+               "metrics pages (Prometheus, OpenMetrics) of vLLM, SGLang, Triton and the DCGM exporter: one or more",
+               metrics_pages::sniff, metrics_pages::import,
+               "the page is damaged or cut off: ask the server again, curl -s http://HOST:PORT/metrics > page.prom"},
   };
   return kImporters;
 }

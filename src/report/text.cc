@@ -83,6 +83,9 @@ std::string headline(const Report& report, const Ink& ink) {
                        : arithmetic + " " + ceiling_text(peak, peak.integers ? "TOP/s" : "TFLOP/s");
     }
   }
+  // Metrics pages are of servers, of whose GPUs a page may say something itself.
+  const bool pages_alone = profiled_alone(report) && report.profiled_kernels.empty() && report.logged_products.empty();
+  if (pages_alone) return out + ink.dim(alone_text(report)) + "\n\n";
   out += ink.dim(device);
   if (report.model)
     out += ink.dim((report.model->origin == ModelOrigin::kGiven ? " · model " : " · probably ") +
@@ -198,6 +201,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_profiled_kernels,
                           text_logged_products,
                           text_client_runs,
+                          text_servers,
                           text_launch_sites,
                           text_memory,
                           text_findings,

@@ -36,11 +36,12 @@ bool on_cpu(const Report& report);
 // Whether the recording shows that a GPU was used at all, be its name known or not.
 bool gpu_was_seen(const Report& report);
 const char* processor(const Report& report);  // "GPU" or "CPU"
-// Whether the report is about kernels that a profiler ran alone, none of which has a place in time; how many those are.
+// Whether the report is about kernels that a profiler ran alone, logged products or metrics pages, none of which has a
+// place in the time of a program; how many kernels those are.
 bool profiled_alone(const Report& report);
 int64_t profiled_calls(const Report& report);
-std::string alone_text(
-    const Report& report);  // "456 kernels profiled, 18 matrix products logged, 1 run of a benchmark"
+// "456 kernels profiled, 18 matrix products logged, 1 run of a benchmark, 2 metrics pages".
+std::string alone_text(const Report& report);
 
 // Name of a stage, with its GPU where the report holds several.
 std::string stage_label(const Report& report, const StageTiming& stage);
@@ -106,6 +107,7 @@ std::string text_operators(const Report& report, const RenderOptions& options, c
 std::string text_profiled_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_logged_products(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_client_runs(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_servers(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
 // "Simulated: TPOT 3.3 ms -> 1.7 ms (95 %: 1.6 ms to 1.8 ms)".
 std::string gain_text(const FindingGain& gain);

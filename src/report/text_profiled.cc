@@ -13,7 +13,8 @@
 namespace llmprof {
 
 bool profiled_alone(const Report& report) {
-  return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty()) &&
+  return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty() ||
+          !report.metrics_pages.empty()) &&
          report.stages.empty();
 }
 
@@ -28,6 +29,8 @@ std::string alone_text(const Report& report) {
   if (const size_t runs = report.client_runs.size(); runs > 0)
     out += fmt::format("{}{} run{} of a benchmark", out.empty() ? "" : ", ", format_count(static_cast<double>(runs)),
                        runs == 1 ? "" : "s");
+  const size_t pages = report.metrics_pages.size();
+  if (pages > 0) out += fmt::format("{}{} metrics page{}", out.empty() ? "" : ", ", pages, pages == 1 ? "" : "s");
   return out;
 }
 

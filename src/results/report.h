@@ -375,6 +375,53 @@ LLMPROF_RECORD(LoggedProductRecord, "logged_products", "Matrix products by the l
   F(int64_t, disagreeing, "", "Of those the ones that differ")
 LLMPROF_RECORD(ClientRunRecord, "client_runs", "Runs of benchmarks of a server, as their client saw them",
                LLMPROF_CLIENT_RUN_FIELDS)
+#define LLMPROF_SERVER_FIGURE_FIELDS(F)                                                                            \
+  F(std::string, server, "", "vllm, sglang, triton or dcgm")                                                       \
+  F(OptText, model, "", "Model that it serves; of dcgm the name of the GPU")                                       \
+  F(std::string, instance, "", "Other labels that tell it from others: engine=0, gpu=1")                           \
+  F(std::string, figure, "", "requests, output-tokens, running, kv-cache, power, ...")                             \
+  F(std::string, kind, "", "counter, gauge, or ratio: of two counters")                                            \
+  F(std::string, unit, "", "requests, tokens, frac, W, ...; empty for a pure number")                              \
+  F(std::string, metric, "", "Its family on the page; of a ratio the figures")                                     \
+  F(int64_t, pages, "", "Pages that have it")                                                                      \
+  F(OptDouble, value, "", "Gauge: on the last page; counter, ratio: between the pages, or since the start if one") \
+  F(OptDouble, first, "", "On its first page")                                                                     \
+  F(OptDouble, last, "", "On its last page")                                                                       \
+  F(OptDouble, least, "", "Of a gauge over the pages")                                                             \
+  F(OptDouble, most, "", "Of a gauge over the pages")                                                              \
+  F(OptDouble, increase, "", "Of a counter from its first page to its last; none across a restart")                \
+  F(OptDouble, seconds, "s", "From its first page to its last, where pages or files say when")                     \
+  F(OptDouble, per_s, "1/s", "increase / seconds, in the unit")
+LLMPROF_RECORD(ServerFigureRecord, "server_figures", "Counters and gauges of metrics pages of servers",
+               LLMPROF_SERVER_FIGURE_FIELDS)
+
+#define LLMPROF_SERVER_DISTRIBUTION_FIELDS(F)                                                             \
+  F(std::string, server, "", "vllm, sglang or triton")                                                    \
+  F(OptText, model, "", "Model that it serves")                                                           \
+  F(std::string, instance, "", "Other labels that tell it from others: engine=0")                         \
+  F(std::string, figure, "", "ttft, itl, tpot, e2e, queue, prefill, decode, ...")                         \
+  F(std::string, unit, "", "Of what follows: ms, us or tokens")                                           \
+  F(std::string, metric, "", "Its family on the page; of Triton's times the figures they are made of")    \
+  F(std::string, span, "", "pages: between the first page and the last; start: since the server started") \
+  F(OptDouble, count, "", "Observations; none across a restart")                                          \
+  F(OptDouble, mean, "", "Sum over count: exact")                                                         \
+  F(OptDouble, p50, "", "Between its bounds by linear interpolation, never above the last finite bound")  \
+  F(OptDouble, p50_least, "", "Lower bound of its bucket")                                                \
+  F(OptDouble, p50_most, "", "Upper bound of its bucket; none where that is infinite")                    \
+  F(OptDouble, p99, "", "As p50")                                                                         \
+  F(OptDouble, p99_least, "", "Lower bound of its bucket")                                                \
+  F(OptDouble, p99_most, "", "Upper bound of its bucket; none where that is infinite")
+LLMPROF_RECORD(ServerDistributionRecord, "server_distributions", "Times and lengths by histograms of metrics pages",
+               LLMPROF_SERVER_DISTRIBUTION_FIELDS)
+
+#define LLMPROF_METRICS_PAGE_FIELDS(F)                                              \
+  F(std::string, source, "", "File that it is from")                                \
+  F(OptInt, unix_ns, "ns", "When it was read")                                      \
+  F(OptText, clock, "", "What says so: samples, comment, or file: its last change") \
+  F(int64_t, samples, "", "On the page")                                            \
+  F(int64_t, known_samples, "", "Of metrics that figures are made of; all are in the table scraped_values")
+LLMPROF_RECORD(MetricsPageRecord, "metrics_pages", "Metrics pages of servers, in order of time",
+               LLMPROF_METRICS_PAGE_FIELDS)
 
 #define LLMPROF_IDLE_FIELDS(F)                                                     \
   F(std::string, cause, "", "Why the GPU was idle")                                \
@@ -789,6 +836,9 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<KernelStallRecord>>, kernel_stalls, "", "Of the same; left out without it")               \
   F(IfAny<std::vector<LoggedProductRecord>>, logged_products, "", "Of cuBLAS's logs; left out without them")    \
   F(IfAny<std::vector<ClientRunRecord>>, client_runs, "", "Of benchmarks of a server; left out without them")   \
+  F(IfAny<std::vector<ServerFigureRecord>>, server_figures, "", "Of metrics pages; left out without them")      \
+  F(IfAny<std::vector<ServerDistributionRecord>>, server_distributions, "", "Of the same; left out without")    \
+  F(IfAny<std::vector<MetricsPageRecord>>, metrics_pages, "", "Of the same; left out without")                  \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \
