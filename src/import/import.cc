@@ -228,11 +228,14 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
     recordings.push_back(tables.front());
     tables.erase(tables.begin());
   }
+  Trace trace;
+  std::error_code ignored;
+  for (const std::string& path : recordings)  // a name that was misspelt is no second recording
+    if (path != "-" && !std::filesystem::exists(path, ignored)) LLMPROF_CHECK(import_path(path, trace));
   // Device ordinals, correlation ids and clocks of two recordings have nothing to do with each other.
   if (recordings.size() > 1)
     return fail("expected one recording, found " + std::to_string(recordings.size()), recordings[1],
                 "analyze them one by one; joining the recordings of several ranks is not supported", ExitCode::kUsage);
-  Trace trace;
   LLMPROF_CHECK(import_path(recordings.front(), trace));
   for (const std::string& table : tables) LLMPROF_CHECK(join_beside(table, trace));
   finish_import(trace);

@@ -6,8 +6,8 @@
 #include "import/kineto.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
-#include "import/serving.h"
 #include "import/prometheus.h"
+#include "import/serving.h"
 #include "import/session.h"
 #include "import/trace_importer.h"
 

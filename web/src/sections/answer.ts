@@ -93,9 +93,12 @@ function facts(page: Page): HTMLElement {
   if (profiled > 0 && !recorded) add(linked('#profiled_kernels', `${profiled} kernels profiled`, 'counted'));
   if (logged > 0 && !recorded) add(linked('#logged_products', `${logged} matrix products logged`, 'counted'));
   const runs = rows_of(data['client_runs']).length;
+  const pages = rows_of(data['metrics_pages']).length;
   if (runs > 0 && !recorded)
     add(linked('#client_runs', `${runs} run${runs === 1 ? '' : 's'} of a benchmark`, 'measured'));
-  if (recorded !== null && (recorded > 0 || profiled + logged + runs === 0))
+  if (pages > 0 && !recorded)
+    add(linked('#metrics_pages', `${pages} metrics page${pages === 1 ? '' : 's'}`, 'counted'));
+  if (recorded !== null && (recorded > 0 || profiled + logged + runs + pages === 0))
     add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
 }
@@ -440,33 +443,39 @@ function change(finding: Row, known: Set<string>, first: boolean): HTMLElement {
   );
 }
 
+// Tables of recordings without steps of a GPU: why nothing is judged, and what there is instead.
+const WITHOUT_STEPS = [
+  {
+    table: 'profiled_kernels',
+    why: 'Kernels were profiled one by one, so no steps are there to judge: ',
+    what: 'how far each is from its limits',
+    from: 'measured by Nsight Compute',
+  },
+  {
+    table: 'logged_products',
+    why: 'A log of calls has no steps to judge: ',
+    what: 'its matrix products',
+    from: 'counted by cuBLAS and cuBLASLt',
+  },
+  {
+    table: 'client_runs',
+    why: 'What clients saw has no steps of a GPU to judge: ',
+    what: 'their runs',
+    from: 'measured by the benchmark',
+  },
+  {
+    table: 'metrics_pages',
+    why: 'Metrics pages have no steps of a GPU to judge: ',
+    what: 'which pages there are',
+    from: 'counted by the server',
+  },
+];
+
 function none_found(data: Row): HTMLElement {
-  const profiled = rows_of(data['profiled_kernels']).length > 0;
-  if (!judged_stages(data).length && !profiled && rows_of(data['logged_products']).length)
-    return el(
-      'p',
-      {},
-      'A log of calls has no steps to judge: ',
-      linked('#logged_products', 'its matrix products', 'counted by cuBLAS and cuBLASLt'),
-      '.',
-    );
-  if (!judged_stages(data).length && !profiled && rows_of(data['client_runs']).length)
-    return el(
-      'p',
-      {},
-      'What clients saw has no steps of a GPU to judge: ',
-      linked('#client_runs', 'their runs', 'measured by the benchmark'),
-      '.',
-    );
-  if (judged_stages(data).length || !profiled)
+  const instead = WITHOUT_STEPS.find(({ table }) => rows_of(data[table]).length > 0);
+  if (judged_stages(data).length || !instead)
     return el('p', {}, 'Nothing that was looked for is worth a change (llmprof list findings).');
-  return el(
-    'p',
-    {},
-    'Kernels were profiled one by one, so no steps are there to judge: ',
-    linked('#profiled_kernels', 'how far each is from its limits', 'measured by Nsight Compute'),
-    '.',
-  );
+  return el('p', {}, instead.why, linked(`#${instead.table}`, instead.what, instead.from), '.');
 }
 
 export function add_answer(page: Page): void {
