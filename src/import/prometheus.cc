@@ -29,8 +29,7 @@ constexpr std::string_view kSampleBlanks = " \t";
 constexpr std::string_view kTimeMark = "time:";
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 
-// ---- words
-// -----------------------------------------------------------------------------------------------------------
+// ---- words ----
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (kSampleBlanks.find(text.front()) != std::string_view::npos)) text.remove_prefix(1);
@@ -70,8 +69,7 @@ std::optional<double> sample_value(std::string_view text) {
   return value;
 }
 
-// ---- times
-// -----------------------------------------------------------------------------------------------------------
+// ---- times ----
 
 // A decimal number of units of `unit_ns`, in whole nanoseconds; as text, since a double loses nanoseconds.
 std::optional<int64_t> decimal_ns(std::string_view text, int64_t unit_ns) {
@@ -166,8 +164,7 @@ std::optional<int64_t> changed_ns(const std::string& path) {
   return decimal_ns(fmt::format("{}.{:09}", file.st_mtim.tv_sec, file.st_mtim.tv_nsec), kNsPerSecond);
 }
 
-// ---- values of DCGM
-// --------------------------------------------------------------------------------------------------
+// ---- values of DCGM ----
 
 // What DCGM writes where it has no value: blank, not found, not supported, not permitted (dcgm_structs.h). As a double
 // the 64-bit ones are all 2^63.
@@ -177,8 +174,7 @@ bool is_dcgm_blank(double value) {
   return value >= kInt64Blank || one_of(kInt32Blank) || one_of(kDoubleBlank);
 }
 
-// ---- lines
-// -----------------------------------------------------------------------------------------------------------
+// ---- lines ----
 
 // "# TYPE name type": the keyword, and what follows the name. Old Triton has "#TYPE".
 struct MetadataLine {

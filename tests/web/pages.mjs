@@ -73,6 +73,13 @@ export function make_pages({ binary, source, web, folder }) {
   analyze('two_gpus', join(inputs, 'pipeline_two_gpus.json.gz'));
   analyze('hostile', join(inputs, 'hostile_names.json.gz'));
   analyze('readings', join(inputs, 'dmon.txt'));
+  const of_servers = ['recording', 'unknown', 'diagnostics'];
+  page('clients', ['answer', 'client_runs', ...of_servers], ['analyze', join(inputs, 'serving_vllm.json')]);
+  page(
+    'metrics',
+    ['answer', 'server_figures', 'server_distributions', 'metrics_pages', ...of_servers],
+    ['analyze', join(inputs, 'metrics_vllm_before.prom'), join(inputs, 'metrics_vllm_after.prom')],
+  );
   page(
     'profiled',
     ['answer', 'profiled_kernels', 'roofline', 'recording', 'unknown'],

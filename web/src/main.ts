@@ -13,6 +13,7 @@ import { add_doctor, add_model } from './sections/model';
 import { add_path } from './sections/path';
 import { add_roofline } from './sections/roofline';
 import { add_memory, add_telemetry } from './sections/series';
+import { add_servers, of_servers_alone } from './sections/servers';
 import { add_stages } from './sections/stages';
 import { add_timeline } from './sections/timeline';
 import { add_categories, add_idle, add_kernels, add_operators } from './sections/work';
@@ -45,6 +46,9 @@ const sections: Record<string, ((page: Page) => void)[]> = {
   doctor: [add_doctor],
 };
 
+/** Of results of benchmarks and metrics pages without a recording beside them. */
+const sections_of_servers = [add_answer, add_servers, add_recording, add_unknown, add_diagnostics];
+
 /** The sides by the names of their runs, without folders. */
 function title_of_diff(data: Result['data']): string {
   const sides = rows_of(data['sides']).map((side) =>
@@ -69,7 +73,9 @@ async function start(): Promise<void> {
   const result = await read_result();
   const page = new Page(result);
   page.claim('schema');
-  for (const add of sections[result.kind] ?? []) add(page);
+  const of_kind = sections[result.kind] ?? [];
+  for (const add of result.kind === 'report' && of_servers_alone(result.data) ? sections_of_servers : of_kind)
+    add(page);
   page.rest();
   page.show(title_of(result), theme_switch());
   install_tips();

@@ -86,13 +86,9 @@ export class Page {
     const single: Row = {};
     for (const [key, value] of Object.entries(this.data)) {
       if (this.claimed.has(key)) continue;
-      const title = name_of(key).replace(/^./, (first) => first.toUpperCase());
+      const title = title_of(key);
       if (is_table(value) && value.length > 0) {
-        this.section(
-          key,
-          title,
-          this.table({ id: key, caption: `${title}, as a table`, rows: value, group_by: text_columns(value) }),
-        );
+        this.list(key);
       } else if (row_of(value)) {
         this.section(key, title, ...this.record(key, row_of(value) as Row));
       } else if (Array.isArray(value) && value.length > 0) {
@@ -103,6 +99,19 @@ export class Page {
     }
     if (Object.keys(single).length > 0)
       this.section('about', 'About this result', description('Single values', single, this.fields('')));
+  }
+
+  /** A list of the result as a section of its own; nothing where it has no rows. */
+  list(key: string): void {
+    const rows = rows_of(this.data[key]);
+    this.claim(key);
+    if (rows.length === 0) return;
+    const title = title_of(key);
+    this.section(
+      key,
+      title,
+      this.table({ id: key, caption: `${title}, as a table`, rows, group_by: text_columns(rows) }),
+    );
   }
 
   /** A record: its values, then its lists. */
@@ -164,6 +173,8 @@ export class Page {
     for (const section of this.main.children) observer.observe(section);
   }
 }
+
+const title_of = (key: string): string => name_of(key).replace(/^./, (first) => first.toUpperCase());
 
 function split_at(text: string, mark: string): [string, string] {
   const at = text.indexOf(mark);

@@ -22,7 +22,14 @@ export function install_tips(): void {
   document.addEventListener('mouseover', (event) => show(event.target));
   document.addEventListener('focusin', (event) => show(event.target));
   document.addEventListener('focusout', () => (box.hidden = true));
-  document.addEventListener('scroll', () => (box.hidden = true), { capture: true, passive: true });
+  // What is focused scrolls into view behind the focus: its box goes with it.
+  document.addEventListener(
+    'scroll',
+    () => {
+      if (!box.hidden) show(document.activeElement);
+    },
+    { capture: true, passive: true },
+  );
   document.addEventListener('keydown', (event) => {
     if (event.key === 'Escape') box.hidden = true;
   });

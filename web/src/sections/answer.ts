@@ -4,6 +4,7 @@ import { el, shortened, type Child } from '../dom';
 import { format_count, format_ms, format_number, format_percent, format_rate } from '../format';
 import { link_to, why_missing, type Page } from '../page';
 import { number_of, row_of, rows_of, text_of, texts_of, type Row } from '../result';
+import { of_servers_alone } from './servers';
 
 const kPathErrorMost = 0.05; // a replay further off says nothing of what a step consists of
 
@@ -464,9 +465,9 @@ const WITHOUT_STEPS = [
     from: 'measured by the benchmark',
   },
   {
-    table: 'metrics_pages',
+    table: 'server_figures',
     why: 'Metrics pages have no steps of a GPU to judge: ',
-    what: 'which pages there are',
+    what: 'their rates and states',
     from: 'counted by the server',
   },
 ];
@@ -486,8 +487,7 @@ export function add_answer(page: Page): void {
     'answer',
     'Answer',
     facts(page),
-    figures(page),
-    verdict(page),
+    ...(of_servers_alone(page.data) ? [] : [figures(page), verdict(page)]),
     el('h3', {}, 'What to change, the most important first'),
     findings.length
       ? el('ol', { class: 'findings' }, ...findings.map((finding, i) => change(finding, known, i === 0)))
