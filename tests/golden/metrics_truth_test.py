@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Two pages of a server and what really came between them, of simulated servers: the pages were written from the engines'
-public sources, and the truth from the simulated requests, by somebody who had not seen the reader.
+public sources and the truth from the simulated requests, blind to the reader.
 
     metrics_truth_test.py --binary LLMPROF
 
