@@ -12,6 +12,7 @@
 
 #include "capture/blas_log/blas_log.h"
 #include "capture/blas_log/names.h"
+#include "import/bounded_lines.h"
 #include "import/session_names.h"
 #include "nvidia/cublas_abi.h"
 #include "trace/trace_builder.h"
@@ -19,7 +20,6 @@
 namespace llmprof::blas_logs {
 namespace {
 
-constexpr size_t kBlasReadBytes = 64 * 1024;
 constexpr size_t kBlasLineMax = 16 * 1024;   // the longest lines of cuBLASLt have some 1,000 bytes
 constexpr size_t kParametersMax = 64;        // of a call; the longest has 24
 constexpr size_t kBlasTextMax = 400;         // of an algorithm
@@ -291,28 +291,6 @@ class BlasLogReader {
   OpenRecord record_;
 };
 
-// Pieces of lines longer than the bound are left out.
-void read_log_lines(InputFile& input, BlasLogReader& reader) {
-  std::string buffer(kBlasReadBytes, '\0'), kept;
-  bool too_long = false;
-  while (const size_t size = input.read(buffer.data(), buffer.size())) {
-    std::string_view rest(buffer.data(), size);
-    while (!rest.empty()) {
-      const size_t end = rest.find('\n');
-      const std::string_view piece = rest.substr(0, end);
-      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-      const size_t room = kBlasLineMax - kept.size();
-      too_long = too_long || piece.size() > room;
-      kept.append(piece.substr(0, room));
-      if (end == std::string_view::npos) continue;
-      reader.line(kept, false, too_long);
-      too_long = false;
-      kept.clear();
-    }
-  }
-  if (!kept.empty()) reader.line(kept, true, too_long);
-}
-
 }  // namespace
 
 // What the program prints may come first.
@@ -328,7 +306,8 @@ int sniff(std::string_view head) {
 
 Status import(InputFile& input, Trace& trace) {
   BlasLogReader reader(trace);
-  read_log_lines(input, reader);
+  read_bounded_lines(input, kBlasLineMax,
+                     [&](const BoundedLine& line) { reader.line(line.text, line.cut, line.too_long); });
   reader.finish();
   if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
   if (!trace.logged_products.empty()) return {};

@@ -11,12 +11,12 @@
 #include <set>
 #include <string>
 
+#include "import/bounded_lines.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::dmon {
 namespace {
 
-constexpr size_t kReadBytes = 64 * 1024;
 constexpr size_t kLineBytesMax = 16 * 1024;  // dmon's widest lines have some hundred bytes
 constexpr size_t kCellsMax = 256;
 constexpr size_t kNameBytesMax = 64;   // of a column, as it is quoted
@@ -381,31 +381,6 @@ class DmonReader {
   int64_t first_ns_ = 0, last_ns_ = 0;
 };
 
-// Lines of the input, each at most kLineBytesMax long; longer ones are left out.
-void read_dmon_lines(InputFile& input, DmonReader& reader) {
-  std::string buffer(kReadBytes, '\0'), kept;
-  bool skipping = false;
-  while (const size_t size = input.read(buffer.data(), buffer.size())) {
-    std::string_view rest(buffer.data(), size);
-    while (!rest.empty()) {
-      const size_t end = rest.find('\n');
-      const std::string_view piece = rest.substr(0, end);
-      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-      if (!skipping && kept.size() + piece.size() > kLineBytesMax) {
-        skipping = true;
-        kept.clear();
-        reader.too_long();
-      }
-      if (!skipping) kept.append(piece);
-      if (end == std::string_view::npos) continue;
-      if (!skipping) reader.line(kept, false);
-      skipping = false;
-      kept.clear();
-    }
-  }
-  if (!kept.empty()) reader.line(kept, true);
-}
-
 }  // namespace
 
 int sniff(std::string_view head) {
@@ -421,7 +396,12 @@ int sniff(std::string_view head) {
 
 Status import(InputFile& input, Trace& trace) {
   DmonReader reader(trace);
-  read_dmon_lines(input, reader);
+  read_bounded_lines(input, kLineBytesMax, [&](const BoundedLine& line) {
+    if (line.too_long)
+      reader.too_long();
+    else
+      reader.line(line.text, line.cut);
+  });
   if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
   if (reader.finish()) return {};
   return fail("expected a line of samples under the header of `nvidia-smi dmon`, found none", input.name(),

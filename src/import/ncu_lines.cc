@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "import/bounded_lines.h"
+
 namespace llmprof::ncu {
 namespace {
 
-constexpr size_t kNcuReadBytes = 64 * 1024;
 constexpr size_t kLinesOfRowMax = 1000;  // texts of NVTX ranges and of rules hold few
 
 bool quote_open(std::string_view line) { return std::count(line.begin(), line.end(), '"') % 2 != 0; }
@@ -104,24 +105,8 @@ bool CsvRow::split(std::string_view line) {
 
 void read_lines(InputFile& input, const std::function<void(const Line&)>& use) {
   RowJoiner joiner(use);
-  std::string buffer(kNcuReadBytes, '\0'), kept;
-  bool too_long = false;
-  while (const size_t size = input.read(buffer.data(), buffer.size())) {
-    std::string_view rest(buffer.data(), size);
-    while (!rest.empty()) {
-      const size_t end = rest.find('\n');
-      const std::string_view piece = rest.substr(0, end);
-      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-      const size_t room = kRowBytesMax - kept.size();
-      too_long = too_long || piece.size() > room;
-      kept.append(piece.substr(0, room));
-      if (end == std::string_view::npos) continue;
-      joiner.line(without_return(kept), too_long, false);
-      too_long = false;
-      kept.clear();
-    }
-  }
-  if (!kept.empty()) joiner.line(without_return(kept), too_long, true);
+  read_bounded_lines(input, kRowBytesMax,
+                     [&](const BoundedLine& line) { joiner.line(without_return(line.text), line.too_long, line.cut); });
   joiner.finish();
 }
 

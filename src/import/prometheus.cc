@@ -14,13 +14,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "import/bounded_lines.h"
 #include "trace/sample_labels.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::metrics_pages {
 namespace {
 
-constexpr size_t kPageReadBytes = 64 * 1024;
 constexpr size_t kSampleLineMax = 64 * 1024;  // the longest samples of known servers have some thousand bytes
 constexpr size_t kSamplesMax = 10'000'000;    // 400 MB of rows
 constexpr size_t kFamiliesMax = 100'000;      // on a page
@@ -367,28 +367,6 @@ class PageReader {
   int64_t page_time_ns_ = 0;
 };
 
-// Pieces of lines longer than the bound are left out.
-void read_page_lines(InputFile& input, PageReader& reader) {
-  std::string buffer(kPageReadBytes, '\0'), kept;
-  bool too_long = false;
-  while (const size_t size = input.read(buffer.data(), buffer.size())) {
-    std::string_view rest(buffer.data(), size);
-    while (!rest.empty()) {
-      const size_t end = rest.find('\n');
-      const std::string_view piece = rest.substr(0, end);
-      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-      const size_t room = kSampleLineMax - kept.size();
-      too_long = too_long || piece.size() > room;
-      kept.append(piece.substr(0, room));
-      if (end == std::string_view::npos) continue;
-      reader.line(kept, false, too_long);
-      too_long = false;
-      kept.clear();
-    }
-  }
-  if (!kept.empty()) reader.line(kept, true, too_long);
-}
-
 }  // namespace
 
 // The first line that says something decides: of a family, when the page was read, or a sample of a known server. Other
@@ -410,7 +388,8 @@ int sniff(std::string_view head) {
 
 Status import(InputFile& input, Trace& trace) {
   PageReader reader(trace, input.name());
-  read_page_lines(input, reader);
+  read_bounded_lines(input, kSampleLineMax,
+                     [&](const BoundedLine& line) { reader.line(line.text, line.cut, line.too_long); });
   reader.finish();
   if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
   if (!trace.scraped_values.empty()) return {};

@@ -1,20 +1,14 @@
 // Any bytes as a result of a server benchmark, through the whole program: read, import, derive, analyze, render.
 #include <cmath>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "import/serving.h"
-#include "whole_program.h"
+#include "one_format.h"
 
-namespace {
+namespace llmprof::fuzz {
 
-using namespace llmprof;
-
-using fuzz::broken;
-using fuzz::kOneThread;
-
-void check_rows(const Trace& trace) {
+static void check_rows(const Trace& trace) {
   const ClientRequests& requests = trace.client_requests;
   for (size_t row = 0; row < requests.size(); ++row) {
     if (requests.start_ns[row] < 0) broken("reading", "a request before the first");
@@ -29,24 +23,13 @@ void check_rows(const Trace& trace) {
 }
 
 void use(std::string_view bytes) {
-  Result<InputFile> input = InputFile::from_memory(bytes, "fuzz.jsonl");
   Trace trace;
-  if (!input) return;
-  if (const int sure = serving::sniff(input->head()); sure < 0 || sure > 100) broken("sniff", std::to_string(sure));
-  if (!serving::import(*input, trace)) return;
+  if (!imported(bytes, "fuzz.jsonl", serving::sniff, serving::import, trace)) return;
   // A value takes at least a digit and a comma; compressed bytes stand for more.
   const size_t rows = trace.client_requests.size() + trace.client_intervals.size() + trace.client_figures.size();
-  if (input->compression() == InputFile::Compression::kNone && rows > bytes.size())
-    broken("reading", "more rows than text");
+  if (more_than_text(bytes, rows, 1)) broken("reading", "more rows than text");
   check_rows(trace);
-  fuzz::finish_and_report(trace, true);
+  finish_and_report(trace, true);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (!kOneThread) return 0;
-  use(std::string_view(reinterpret_cast<const char*>(data), size));
-  return 0;
-}
+}  // namespace llmprof::fuzz

@@ -1,0 +1,37 @@
+// The target of one importer: its file defines use(), which reads the bytes by imported() and says what must be true of
+// the rows, and this header the entry that libFuzzer calls.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "whole_program.h"
+
+namespace llmprof::fuzz {
+
+void use(std::string_view bytes);
+
+// The bytes as a file of that name, read into `trace`; false: the importer refuses them. What its sniff refuses is read
+// as well: the reader relies on nothing that sniff has seen.
+inline bool imported(std::string_view bytes, const char* name, int (*sniff)(std::string_view),
+                     Status (*import)(InputFile&, Trace&), Trace& trace) {
+  Result<InputFile> input = InputFile::from_memory(bytes, name);
+  if (!input) return false;
+  if (const int sure = sniff(input->head()); sure < 0 || sure > 100) broken("sniff", std::to_string(sure));
+  return static_cast<bool>(import(*input, trace));
+}
+
+// Whether `rows` are more than the text can hold, at so many bytes each. Compressed bytes stand for more.
+inline bool more_than_text(std::string_view bytes, size_t rows, size_t bytes_each) {
+  const Result<InputFile> input = InputFile::from_memory(bytes, "fuzz");
+  return input && input->compression() == InputFile::Compression::kNone && rows > bytes.size() / bytes_each;
+}
+
+}  // namespace llmprof::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (llmprof::fuzz::kOneThread) llmprof::fuzz::use(std::string_view(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
