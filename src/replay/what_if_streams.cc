@@ -1,4 +1,5 @@
 // Streams of one GPU that wait for each other, and copies that wait for each other in one stream.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -82,6 +83,9 @@ std::string one_pass_forbidden(const Recording& recording, const Durations&, std
   const std::vector<int64_t>& times = recording.kernel_times()[static_cast<size_t>(KernelChange::kOnePass)];
   if (times.empty()) return {};
   const Trace& trace = recording.trace();
+  const std::vector<uint64_t>& weights = trace.library_calls.weights;
+  if (std::all_of(weights.begin(), weights.end(), [](uint64_t address) { return address == 0; }))
+    return "the recording does not say which weights products read, so nothing is joined";
   const std::set<StepId> of_steps(steps.begin(), steps.end());
   const auto stays = [&](GpuOpId op) { return times[op] > 0; };
   const auto goes = [&](GpuOpId op) { return times[op] == 0; };

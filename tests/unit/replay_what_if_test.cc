@@ -642,6 +642,9 @@ TEST(WhatIf, OnePassTakesWhatItWouldAlone) {
     one_pass->change(recording, durations, latencies);
     std::vector<StepId> steps;
     for (const StepTime& step : replay.as_recorded()) steps.push_back(step.step);
+    EXPECT_NE(one_pass->forbidden(recording, durations, steps).find("does not say which weights"), std::string::npos);
+    b.library_call(0, 10, 8, 4096, 4096);
+    b.trace.library_calls.weights.back() = 0x7f0000000000;
     EXPECT_EQ(one_pass->forbidden(recording, durations, steps).empty(), !turns);
     if (turns) continue;
     EXPECT_NEAR(now_ns - median_window(), Turns::kParts * Turns::kKernelNs / 2, 10'000);
