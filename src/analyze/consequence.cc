@@ -80,6 +80,10 @@ bool judged(const Context& context, const StageGroup& group) {
   return !group.unattributed && !group.is_warm_up() && known;
 }
 
+bool is_before_token(const StageGroup& group) {
+  return group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;
+}
+
 }  // namespace
 
 double StageConsequence::share(double gain_ns, double wall_ns) const {
@@ -97,11 +101,12 @@ std::vector<StageConsequence> stage_consequences(const Context& context, const R
   const TypicalTimes typical =
       typical_times(context.trace, find_requests(context.trace, main_device(context.trace.steps)));
   std::map<int32_t, Parts> parts;
-  std::map<int32_t, double> walls_ns;  // of all stages that are judged, by device
+  std::map<int32_t, double> walls_ns, before_ns;  // of all stages that are judged, by device; and before first tokens
   for (const StageGroup& group : groups) {
     if (!judged(context, group)) continue;
     if (parts.count(group.device) == 0) parts.emplace(group.device, parts_of(context, group.device));
     walls_ns[group.device] += static_cast<double>(group.wall_ns);
+    if (is_before_token(group)) before_ns[group.device] += static_cast<double>(group.wall_ns);
   }
   std::vector<StageConsequence> out(groups.size());
   for (uint32_t s = 0; s < groups.size(); ++s) {
@@ -115,21 +120,25 @@ std::vector<StageConsequence> stage_consequences(const Context& context, const R
     const StageName name = name_of_stage(group);
     const double of_ttft = share_of(mine.ttft, name), of_step = share_of(mine.step, name);
     StageConsequence& row = out[s];
-    const bool before = group.kind == StageKind::kPrefill || group.kind == StageKind::kVision;
+    const bool before = is_before_token(group);
+    const double wall_ns = walls_ns[group.device];
+    // Where requests cannot be told apart, time before first tokens counts by its part of the time in steps.
+    const OptDouble by_walls = wall_ns > 0 ? OptDouble(before_ns[group.device] / wall_ns) : OptDouble();
+    const OptDouble before_frac = typical.ttft_frac ? typical.ttft_frac : by_walls;
     if (before && headline.ttft_ms && of_ttft > 0) {
       row.metric = GainMetric::kTtft;
       row.now_ms = *headline.ttft_ms;
       row.part = of_ttft;
-      if (typical.ttft_frac) row.of_request = *typical.ttft_frac;
+      row.of_request = before_frac.value_or(1);
     } else if (group.kind == StageKind::kDecode && headline.tpot_ms && of_step > 0) {
       row.metric = GainMetric::kTpot;
       row.now_ms = *headline.tpot_ms;
       row.part = of_step;
-      if (typical.ttft_frac) row.of_request = 1 - *typical.ttft_frac;
+      row.of_request = 1 - before_frac.value_or(0);
     } else {
       row.metric = GainMetric::kStep;
       row.now_ms = usual_step_ms(context, group);
-      const double wall_ns = walls_ns[group.device];
+      if (of_step > 0) row.of_request = 1 - before_frac.value_or(0);
       row.weight = of_step > 0 ? of_step : wall_ns > 0 ? static_cast<double>(group.wall_ns) / wall_ns : 1;
     }
   }

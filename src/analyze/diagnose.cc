@@ -36,19 +36,10 @@ double least_share_above(FindingSeverity severity) {
   return 1;
 }
 
-// Under this part of a typical request, all of a figure is less than what is major for the request as a whole.
-constexpr double kRequestPartMin = 0.10;
-
-FindingSeverity one_lower(FindingSeverity severity) {
-  return severity == FindingSeverity::kInfo ? severity
-                                            : static_cast<FindingSeverity>(static_cast<uint8_t>(severity) - 1);
-}
-
 }  // namespace
 
 FindingSeverity severity_for(const StageConsequence& consequence, double share) {
-  const FindingSeverity severity = severity_of(share);
-  return consequence.of_request < kRequestPartMin ? one_lower(severity) : severity;
+  return severity_of(share * consequence.of_request);
 }
 
 double order_share(const StageConsequence& consequence, double share, FindingSeverity most) {

@@ -257,16 +257,12 @@ const FindingRule& finding_rule(std::string_view id) {
 
 std::string severity_rule() {
   return "Severity: by the share of TTFT (stages before a first token), TPOT (decode) or the time in steps (others) "
-         "that "
-         "could go, of the recording where a finding is about all of it: critical from 30 %, major from 10 %, minor "
-         "from "
-         "3 %, info below; one level lower where TTFT or TPOT makes up less than 10 % of a typical request; and no "
-         "higher "
-         "than a rule says of itself. In recordings of llmprof run, what waits, launches, host code, allocations, "
-         "copies, "
-         "communication and kernels that pass over memory cost is simulated: such a finding is one where its change "
-         "brings "
-         "5 % of a step or more, and its severity is by that.";
+         "that could go, times the part of a typical request that TTFT or the steps behind it make up, or of the time "
+         "in steps where requests cannot be told apart; of the recording where a finding is about all of it: critical "
+         "from 30 %, major from 10 %, minor from 3 %, info below; and no higher than a rule says of itself. In "
+         "recordings of llmprof run, what waits, launches, host code, allocations, copies, communication and kernels "
+         "that pass over memory cost is simulated: such a finding is one where its change brings 5 % of a step or "
+         "more, and its severity is by that.";
 }
 
 }  // namespace llmprof

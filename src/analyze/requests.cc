@@ -156,12 +156,17 @@ TypicalTimes typical_times(const Trace& trace, const Requests& requests) {
   std::vector<double> ttft, step, count;
   for (const RequestTimes* request : requests.typical_prompts()) ttft.push_back(*request->ttft_ns / 1e6);
   for (const Row s : requests.typical_steps(trace.steps)) step.push_back(window_ns(trace.steps, s) / 1e6);
-  // A warm-up makes fewer tokens than what is served; it counts where there is nothing else.
-  for (const bool cold : {false, true}) {
-    if (!count.empty()) break;
+  // A warm-up makes fewer tokens than what is served, and steps without a prompt before them may be a capture's: they
+  // count where there is nothing else.
+  const auto count_steps = [&](bool with_prompt, bool cold) {
+    if (!count.empty()) return;
     for (const RequestTimes& request : requests.all)
-      if (request.cold == cold && !request.making.empty()) count.push_back(static_cast<double>(request.making.size()));
-  }
+      if (request.cold == cold && request.ttft_ns.has_value() >= with_prompt && !request.making.empty())
+        count.push_back(static_cast<double>(request.making.size()));
+  };
+  count_steps(true, false);
+  count_steps(false, false);
+  count_steps(false, true);
   if (!ttft.empty()) out.ttft_ms = median_of(ttft);
   if (!step.empty()) out.step_ms = median_of(step);
   if (out.ttft_ms && out.step_ms && !requests.interleaved)

@@ -17,6 +17,7 @@
 #include "derive/host_waits.h"
 #include "derive/joint_passes.h"
 #include "derive/launch_order.h"
+#include "derive/parallel_passes.h"
 #include "derive/product_rows.h"
 #include "derive/prompt_starts.h"
 #include "derive/range_steps.h"
@@ -476,6 +477,8 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   settle_by_waits(trace, steps);
   settle_recurring(steps);
   divide_unseen_steps(trace, recorded, steps);
+  reorder(trace, steps, by_device_and_host);
+  join_parallel_passes(trace, orders, calls, steps);
   reorder(trace, steps, by_device_and_host);
   settle_sequences(trace, recorded, steps);
   settle_prompts(calls, steps);
