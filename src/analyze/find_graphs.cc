@@ -70,4 +70,62 @@ void find_graphs_made_anew(const FindingContext& finding) {
   }
 }
 
+void find_graphs_in_pieces(const FindingContext& finding) {
+  constexpr double kGraphsMin = 8;
+  const Trace& trace = finding.trace();
+  struct Graph {
+    uint32_t stage = 0;
+    StepId step = kNoRow;
+    StreamId stream = kNoRow;
+    int64_t start_ns = 0, end_ns = 0;
+    double nodes = 0;
+  };
+  std::map<ApiCallId, Graph> graphs;  // in the order of their launches
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    const ApiCallId call = trace.gpu_links.api[op];
+    const StepId step = trace.gpu_links.step[op];
+    if (trace.gpu_ops.graph_node[op] == 0 || call == kNoRow || step == kNoRow) continue;
+    const auto [at, first] = graphs.try_emplace(call);
+    Graph& graph = at->second;
+    if (first) graph = {finding.stage_of(op), step, trace.gpu_ops.stream[op], trace.gpu_ops.start_ns[op], 0, 0};
+    graph.start_ns = std::min(graph.start_ns, trace.gpu_ops.start_ns[op]);
+    graph.end_ns = std::max(graph.end_ns, trace.end_of(op));
+    ++graph.nodes;
+  }
+  struct Sums {
+    double graphs = 0, nodes = 0, apart_ns = 0;
+  };
+  std::map<uint32_t, Sums> stages;
+  std::map<StreamId, const Graph*> before;
+  for (const auto& [call, graph] : graphs) {
+    Sums& sums = stages[graph.stage];
+    ++sums.graphs;
+    sums.nodes += graph.nodes;
+    const Graph*& last = before[graph.stream];
+    if (last != nullptr && last->step == graph.step)
+      sums.apart_ns += static_cast<double>(std::max<int64_t>(0, graph.start_ns - last->end_ns));
+    last = &graph;
+  }
+  for (const StageView& stage : finding.stages) {
+    const auto found = stages.find(stage.stage);
+    if (found == stages.end() || found->second.graphs < kGraphsMin * stage.count()) continue;
+    const Sums& sums = found->second;
+    if (!finding.worth(stage, "graph", false)) continue;
+    Finding& out = finding.add("graphs-in-pieces", &stage,
+                               fmt::format("{}a step launches {:.3g} CUDA graphs one behind the other", stage.label(),
+                                           sums.graphs / stage.count()),
+                               sums.apart_ns);
+    out.evidence = {counted("graphs launched per step", sums.graphs / stage.count(), Unit::kOne),
+                    counted("their nodes, mean", sums.nodes / sums.graphs, Unit::kOne),
+                    measured("between the end of a graph and the next one's start, per step",
+                             stage.per_step_ms(sums.apart_ns), Unit::kMs)};
+    out.advice = {
+        "Capture the whole step as one graph: each launch costs the host some microseconds, and the GPU as much between "
+        "the last node of a graph and the first of the next.",
+        "Where something between them cannot be captured (attention of varying shapes), capture what lies between two "
+        "such places as one graph each."};
+    out.bound = stage.bound_of_waiting(sums.apart_ns);
+  }
+}
+
 }  // namespace llmprof

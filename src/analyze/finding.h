@@ -250,6 +250,7 @@ void find_streams_taking_turns(const FindingContext&);
 void find_copies_one_stream(const FindingContext&);
 // CUDA graphs
 void find_graphs_made_anew(const FindingContext&);
+void find_graphs_in_pieces(const FindingContext&);
 // kernels
 void find_compute_bound(const FindingContext&);
 void find_logits_all_tokens(const FindingContext&);

@@ -136,6 +136,9 @@ constexpr FindingRule kRules[] = {
     {"graphs-made-anew",
      "every second step or more captures a CUDA graph, and having made it before brings 5 % of the step", "API calls",
      "capture once for each shape", find_graphs_made_anew},
+    {"graphs-in-pieces",
+     "steps launch eight CUDA graphs or more, and one graph instead brings 5 % of the step", "graph nodes and API calls",
+     "one graph for the whole step", find_graphs_in_pieces},
     {"host-preprocessing",
      "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "

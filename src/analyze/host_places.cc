@@ -37,6 +37,11 @@ std::string python_place(std::string_view stack) {
   return out;
 }
 
+std::string python_function(std::string_view stack) {
+  const std::string place = python_place(stack);
+  return place.substr(0, place.find(':'));
+}
+
 void add_to_place(std::string_view stack, double ns, double times, std::vector<PlaceAmounts>& places) {
   const std::string name = python_place(stack);
   auto known = std::find_if(places.begin(), places.end(), [&](const PlaceAmounts& one) { return one.place == name; });

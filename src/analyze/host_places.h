@@ -26,6 +26,8 @@ std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const G
 
 // The two innermost functions of a stack, with the names of their files: "pick (serve.py:40) < decode (serve.py:88)".
 std::string python_place(std::string_view stack);
+// The innermost function of a stack with the name of its file, whatever its line: "pick (serve.py".
+std::string python_function(std::string_view stack);
 
 // Sums by place: stacks that differ in who called the two functions alone are one.
 struct PlaceAmounts {

@@ -363,7 +363,9 @@ replay::KernelTimes kernel_times(const Context& context) {
   for (const GatheredWeights& one : gathered_weights(context)) of(KernelChange::kWeightsInPlace)[one.gather] = 0;
   for (const auto& [op, then_ns] : double_precision(context)) of(KernelChange::kSinglePrecision)[op] = then_ns;
   for (const GpuOpId op : layout_conversions(context)) of(KernelChange::kChannelsLast)[op] = 0;
-  for (const GpuOpId op : moved_data(context)) of(KernelChange::kNoMoves)[op] = 0;
+  const MovedData moved = moved_data(context);
+  for (const std::vector<GpuOpId>* gone : {&moved.moves, &moved.beside})
+    for (const GpuOpId op : *gone) of(KernelChange::kNoMoves)[op] = 0;
   for (const SortedChances& one : sorted_chances(context)) {
     for (const GpuOpId op : one.gone) of(KernelChange::kLargestOnly)[op] = 0;
     for (const GpuOpId op : one.narrowed) of(KernelChange::kLargestOnly)[op] = kLeastKernelNs;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "analyze/finding.h"
+#include "analyze/moved_data.h"
 #include "base/text_table.h"
 
 namespace llmprof {
@@ -32,6 +33,7 @@ struct Mended {
   }
 };
 constexpr std::string_view kSyncBound = "sync-bound";
+constexpr std::string_view kDataMovement = "data-movement";
 constexpr Mended kMended[] = {
     {"graphs-made-anew", "graphs-kept"},
     {"launches-block", "returning-launches", true, FindingSeverity::kCritical, {}, false, true},
@@ -45,6 +47,7 @@ constexpr Mended kMended[] = {
      false},
     {"cpu-bound-gap", "no-host-gaps", true, FindingSeverity::kCritical, {kLaunchBound}},
     {"host-preprocessing", "no-host-gaps", true, FindingSeverity::kCritical, {kLaunchBound}},
+    {"graphs-in-pieces", "graph"},  // before launch-bound, whose change is the same
     {kLaunchBound, "graph"},
     {kSyncBound, "reads-at-once", false},
     {"allocator-churn", "no-allocations"},
@@ -71,7 +74,7 @@ constexpr Mended kMended[] = {
     {"full-sort", "largest-only", false},
     {"gathered-weights", "weights-in-place", false},
     {"oversized-tensors", "small-tensors", false},
-    {"data-movement", "no-moves", false, FindingSeverity::kCritical, {}, true},
+    {kDataMovement, "no-moves", false, FindingSeverity::kCritical, {}, true},
     {"dtype-wide", "half-precision", false},
     {"tensor-cores-idle", "half-precision", false},
     {"gemm-shape-misaligned", "aligned", false},
@@ -125,23 +128,31 @@ void set_gain(const StageView& stage, const StageGain& gain, double before_frac,
   out.bound = GainBound{row.metric, row.from, row.to};
 }
 
-// The function that launches most of what a change makes less of.
+// The function that launches most of what a change makes less of; of moved data, all that mostly move it.
 struct MostAt {
   std::string function;
   double frac = 0;
 };
-std::optional<MostAt> most_at(const FindingContext& finding, const StageView& stage, const Combination& change) {
+std::optional<MostAt> most_at(const FindingContext& finding, const StageView& stage, const Mended& mended,
+                              const Combination& change) {
   std::map<std::string, double> saved_ns;
   double all_ns = 0;
   for (const Simulation::Place& of : finding.simulation->places(stage.stage, change)) {
-    const std::string place = python_place(finding.trace().text(of.stack));
-    saved_ns[place.substr(0, place.find(':'))] += of.saved_ns;  // "norm (model.py", whatever its lines
+    saved_ns[python_function(finding.trace().text(of.stack))] += of.saved_ns;
     all_ns += of.saved_ns;
   }
   if (all_ns <= 0) return {};
   const auto most = std::max_element(saved_ns.begin(), saved_ns.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  return MostAt{most->first.substr(0, most->first.find(" (")), most->second / all_ns};
+  double at_ns = most->second;
+  if (mended.finding == kDataMovement) {
+    double movers_ns = 0;
+    for (const auto& [of, function] : moved_data(finding.context).functions)
+      if (const auto saved = saved_ns.find(function); of == stage.stage && saved != saved_ns.end())
+        movers_ns += saved->second;
+    at_ns = std::max(at_ns, movers_ns);
+  }
+  return MostAt{most->first.substr(0, most->first.find(" (")), at_ns / all_ns};
 }
 
 // Two thirds of it and more are at one place: the rest is half of that at most. On models that nobody had changed it
@@ -162,7 +173,7 @@ struct Simulated {
 bool is_spread(const FindingContext& finding, const StageView& stage, const Mended& mended, const Combination& change,
                Finding* out) {
   if (!mended.spread) return false;
-  const std::optional<MostAt> most = most_at(finding, stage, change);
+  const std::optional<MostAt> most = most_at(finding, stage, mended, change);
   if (!most || most->frac >= kAtOnePlaceMin) return false;
   if (out != nullptr)
     out->evidence.push_back(

@@ -18,6 +18,8 @@ bool goes_into_graph(const Recording& recording, ApiCallId call) {
   switch (recording.kind(call)) {
     case ApiKind::kLaunch:
       return true;
+    case ApiKind::kGraphLaunch:
+      return !recording.launched(call).empty();
     case ApiKind::kEnqueue: {
       const std::span<const GpuOpId> ops = recording.launched(call);
       return ops.size() == 1 && recording.trace().gpu_ops.path[ops[0]] != CopyPath::kDeviceToHost;
@@ -62,6 +64,7 @@ void with_graph(const Recording& recording, Durations& durations, Latencies& lat
     StepId step = kNoRow;
     ApiCallId launch = kNoRow;  // its first call, which stands for the launch of all
     double nodes = 0;
+    StreamId stream = kNoRow;  // of the last that goes into it
   };
   std::map<ThreadId, Graph> open;  // launched on a thread, and no wait since
   const ApiCalls& calls = recording.trace().api_calls;
@@ -75,17 +78,28 @@ void with_graph(const Recording& recording, Durations& durations, Latencies& lat
     Graph& graph = open[calls.thread[call]];
     if (recording.waits(call)) close(graph);
     if (!goes_into_graph(recording, call)) continue;
+    const std::span<const GpuOpId> launched = recording.launched(call);
+    const StreamId stream = launched.empty() ? graph.stream : recording.trace().gpu_ops.stream[launched.front()];
+    // Graphs on streams of their own run side by side, which one behind the other they would not.
+    const bool beside = recording.kind(call) == ApiKind::kGraphLaunch && stream != graph.stream;
     // Long host code is the program's own: it stays, and the launches behind it are another graph.
-    if (graph.step != recording.step_of(call) || durations.before_ns[call] >= kLongGapNs) {
+    if (graph.step != recording.step_of(call) || beside || durations.before_ns[call] >= kLongGapNs) {
       close(graph);
-      graph = {recording.step_of(call), call, 0};
+      graph = {recording.step_of(call), call, 0, stream};
     } else {
       durations.call_ns[call] = durations.before_ns[call] = 0;
-      for (const GpuOpId op : recording.launched(call)) durations.with_previous[op] = 1;
+      for (const GpuOpId op : launched) durations.with_previous[op] = 1;
+      graph.stream = stream;
     }
-    ++graph.nodes;
+    graph.nodes += static_cast<double>(std::max<size_t>(1, launched.size()));
   }
   for (auto& [thread, graph] : open) close(graph);
+  // The first node of a graph lies as far behind the one before then as nodes of a graph lie apart.
+  if (latencies.any_edge.samples != 0)
+    for (auto& of_before : latencies.behind) {
+      Latency& first_node = of_before[static_cast<size_t>(StartKind::kGraphNode)];
+      first_node.ns = std::min(first_node.ns, latencies.any_edge.ns);
+    }
   Latency& behind = latencies.behind[static_cast<size_t>(StartKind::kKernel)][static_cast<size_t>(StartKind::kKernel)];
   behind.ns -= recording.costs().nodes_sooner_ns();
 }
@@ -131,7 +145,8 @@ std::string graph_forbidden(const Recording& recording, const Durations& duratio
     allocations += recording.kind(call) == ApiKind::kAllocator ? 1 : 0;
   }
   const auto per_step = [&](size_t count) { return static_cast<double>(count) / static_cast<double>(steps.size()); };
-  if (graphs > 0 && per_step(launches) < 8) return fmt::format("steps launch {:.3g} graphs already", per_step(graphs));
+  constexpr double kLaunchesMin = 8;
+  if (graphs > 0 && per_step(launches + graphs) - 1 < kLaunchesMin) return fmt::format("steps launch {:.3g} graphs already", per_step(graphs));
   if (per_step(waits) >= 0.5)
     return fmt::format("the host waits {:.3g} times within a step, and what it reads may decide what is launched",
                        per_step(waits));
