@@ -120,7 +120,8 @@ void find_graphs_in_pieces(const FindingContext& finding) {
                     measured("between the end of a graph and the next one's start, per step",
                              stage.per_step_ms(sums.apart_ns), Unit::kMs)};
     out.advice = {
-        "Capture the whole step as one graph: each launch costs the host some microseconds, and the GPU as much between "
+        "Capture the whole step as one graph: each launch costs the host some microseconds, and the GPU as much "
+        "between "
         "the last node of a graph and the first of the next.",
         "Where something between them cannot be captured (attention of varying shapes), capture what lies between two "
         "such places as one graph each."};

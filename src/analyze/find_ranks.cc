@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyze/finding.h"
+#include "analyze/kernel_scales.h"
 #include "base/statistics.h"
 #include "base/text_table.h"
 #include "replay/meetings.h"
@@ -77,6 +78,37 @@ void find_rank_skew(const FindingContext& finding) {
                     "the launching thread of any of them.",
                     late->first)};
     out.bound = stage.bound(wait_ns);
+  }
+}
+
+void find_uneven_gpus(const FindingContext& finding) {
+  constexpr double kUnevenMin = 1.25;
+  const std::map<StringId, std::map<int32_t, double>> stages = work_of_gpus(finding.context);
+  for (const StageView& stage : finding.stages) {
+    const auto found = stage.whole() ? stages.end() : stages.find(stage.group->name);
+    if (found == stages.end() || found->second.size() < 2) continue;
+    const auto by_work = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto [least, most] = std::minmax_element(found->second.begin(), found->second.end(), by_work);
+    if (stage.group->device != most->first || most->second < kUnevenMin * least->second) continue;
+    if (!finding.worth(stage, "even-gpus", false)) continue;
+    double all_ns = 0;
+    for (const auto& [device, ns] : found->second) all_ns += ns;
+    const double gain_ns = most->second - all_ns / static_cast<double>(found->second.size());
+    Finding& out = finding.add("uneven-gpus", &stage,
+                               fmt::format("{}GPU {} has {:.3g} times the work of GPU {} in each pass of the model",
+                                           stage.label(), most->first, most->second / least->second, least->first),
+                               gain_ns);
+    for (const auto& [device, ns] : found->second)
+      out.evidence.push_back(
+          measured(fmt::format("time of the kernels of GPU {}, per step", device), stage.per_step_ms(ns), Unit::kMs));
+    out.advice = {
+        "Divide the layers so that each GPU has as much time, not as many layers: the first has the embedding, the "
+        "last "
+        "the output layer.",
+        "Where passes cannot follow each other (a token at a time of one request), equal parts bring nothing: divide "
+        "each "
+        "layer instead (tensor parallelism), or use one GPU."};
+    out.bound = stage.bound(gain_ns);
   }
 }
 

@@ -246,6 +246,7 @@ void find_dtype_wide(const FindingContext&);
 void find_comm_bound(const FindingContext&);
 // several GPUs, several streams
 void find_rank_skew(const FindingContext&);
+void find_uneven_gpus(const FindingContext&);
 void find_streams_taking_turns(const FindingContext&);
 void find_copies_one_stream(const FindingContext&);
 // CUDA graphs

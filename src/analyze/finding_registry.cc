@@ -124,6 +124,10 @@ constexpr FindingRule kRules[] = {
      "where that cannot be simulated; minor where a finding of the GPU that is late brings most of it, which is the "
      "cause",
      "all GPUs of a group in one recording", "balance the ranks", find_rank_skew},
+    {"uneven-gpus",
+     "passes of the model run on several GPUs of one process, one of which has a quarter more work than another, and "
+     "equal parts bring 5 % of the step",
+     "kernels of all GPUs of the process", "divide the layers by their time", find_uneven_gpus},
     {"streams-taking-turns",
      "two streams with at least 10 % of the kernels' time each have kernels at once in under 5 % of it, and wait for "
      "each other's events twice a step or more, which brings a step at least 5 %; whether they need what the other one "
@@ -136,9 +140,8 @@ constexpr FindingRule kRules[] = {
     {"graphs-made-anew",
      "every second step or more captures a CUDA graph, and having made it before brings 5 % of the step", "API calls",
      "capture once for each shape", find_graphs_made_anew},
-    {"graphs-in-pieces",
-     "steps launch eight CUDA graphs or more, and one graph instead brings 5 % of the step", "graph nodes and API calls",
-     "one graph for the whole step", find_graphs_in_pieces},
+    {"graphs-in-pieces", "steps launch eight CUDA graphs or more, and one graph instead brings 5 % of the step",
+     "graph nodes and API calls", "one graph for the whole step", find_graphs_in_pieces},
     {"host-preprocessing",
      "a stage of the program before a prompt that runs no part of the model (preprocess, tokenize) is at least 10 % of "
      "TTFT; idle time in tokenising or image-processing Python code is at least 5 % of the window; without Python "

@@ -149,6 +149,10 @@ std::vector<double> by_activity(const Context& context, const Scaled& groups) {
   return out;
 }
 
+bool is_shared_work(const Trace& trace, GpuOpId op) {
+  return trace.gpu_ops.kind[op] == GpuOpKind::kKernel && trace.gpu_links.category[op] != Category::kCommunication;
+}
+
 // Why nothing is known of the GPU that the recording was made on; empty: it is known.
 std::string gpu_not_known(const Context& context) {
   const DeviceReport* const device = context.device;
@@ -183,7 +187,36 @@ KernelScales on_another_gpu(const Context& context, const std::string& name) {
   return out;
 }
 
+KernelScales with_even_gpus(const Context& context) {
+  const Trace& trace = context.trace;
+  const std::map<StringId, std::map<int32_t, double>> stages = work_of_gpus(context);
+  KernelScales out{std::vector<double>(trace.gpu_ops.size(), 1), {}};
+  if (stages.empty()) out.unknown = "no pass of the model runs on several GPUs of one process";
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    const StepId step = trace.gpu_links.step[op];
+    if (step == kNoRow || trace.steps.pass[step] == kNoRow || !is_shared_work(trace, op)) continue;
+    const auto of_stage = stages.find(trace.steps.stage[step]);
+    if (of_stage == stages.end() || of_stage->second.size() < 2) continue;
+    double all_ns = 0;
+    for (const auto& [device, ns] : of_stage->second) all_ns += ns;
+    const double own_ns = of_stage->second.at(trace.device_of(op));
+    out.factor[op] = all_ns / static_cast<double>(of_stage->second.size()) / own_ns;
+  }
+  return out;
+}
+
 }  // namespace
+
+std::map<StringId, std::map<int32_t, double>> work_of_gpus(const Context& context) {
+  const Trace& trace = context.trace;
+  std::map<StringId, std::map<int32_t, double>> out;
+  for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
+    const StepId step = trace.gpu_links.step[op];
+    if (step != kNoRow && trace.steps.pass[step] != kNoRow && is_shared_work(trace, op))
+      out[trace.steps.stage[step]][trace.device_of(op)] += static_cast<double>(trace.gpu_ops.dur_ns[op]);
+  }
+  return out;
+}
 
 KernelScales kernel_scales(const Context& context, Scale scale, const std::string& gpu) {
   if (on_cpu(context)) return {};
@@ -194,6 +227,8 @@ KernelScales kernel_scales(const Context& context, Scale scale, const std::strin
       return at_full_clock(context);
     case Scale::kGpu:
       return on_another_gpu(context, gpu);
+    case Scale::kEvenGpus:
+      return with_even_gpus(context);
     case Scale::kNone:
     case Scale::kCount:
       break;

@@ -29,7 +29,7 @@ bool moves(const Trace& trace, GpuOpId op) {
 
 // Kernels of one kind (Groups::kernels) are launched by one function if nearly all places say so.
 constexpr double kOneFunction = 0.9;
-constexpr double kMostly = 0.5;       // of the time of a function's passes over memory
+constexpr double kMostly = 0.5;        // of the time of a function's passes over memory
 constexpr double kStagePartMin = 0.1;  // of the GPU time of a stage: less is no cause by itself
 
 void add_functions(const Context& context, MovedData& out) {
@@ -133,8 +133,8 @@ void find_data_movement(const FindingContext& finding) {
     out.evidence.push_back(measured("of it the largest, " + std::string(trace.text(most->first).substr(0, 60)),
                                     stage.per_step_ms(most->second), Unit::kMs));
     if (sums.beside > 0) {
-      out.evidence.push_back(measured("other passes of the functions that move it, per step", sums.beside / stage.count(),
-                                      Unit::kOne));
+      out.evidence.push_back(
+          measured("other passes of the functions that move it, per step", sums.beside / stage.count(), Unit::kOne));
       out.evidence.push_back(measured("their GPU time per step", stage.per_step_ms(sums.beside_ns), Unit::kMs));
     }
     out.advice = {

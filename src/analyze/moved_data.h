@@ -19,7 +19,8 @@ struct MovedData {
   // Passes over memory that functions launch which mostly move data (half of the time of all their passes is moves):
   // what fills the room that is copied to, or computes on what was copied for it. Where places of launches are known.
   std::vector<GpuOpId> beside;
-  // Those functions (python_function), by stage (row of Groups::stages): a tenth of its GPU time and more is their moves.
+  // Those functions (python_function), by stage (row of Groups::stages): a tenth of its GPU time and more is their
+  // moves.
   std::set<std::pair<uint32_t, std::string>> functions;
 };
 MovedData moved_data(const Context& context);

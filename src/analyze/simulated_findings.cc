@@ -81,6 +81,7 @@ constexpr Mended kMended[] = {
     {"memory-bound-weights", "fp8-weights", false, FindingSeverity::kMinor},
     {"comm-bound", "no-communication", false},
     {"streams-taking-turns", "streams-apart", false},
+    {"uneven-gpus", "even-gpus", false, FindingSeverity::kCritical, {}, false, false, false},
     {"rank-skew", "even-ranks", false},
 };
 
@@ -97,10 +98,12 @@ const StageView* stage_of(const FindingContext& finding, const Finding& one) {
   return nullptr;
 }
 
-// The figure that the stage moves once `gain_frac` of its step is gone.
+// The figure that the stage moves once `gain_frac` of its step is gone. Where several GPUs take turns in a pass, the
+// next pass may begin while this one goes on: replay knows what has to wait, the sum of their work does not.
 double figure_ms(const StageView& stage, double gain_frac, bool gpu_stays) {
   const double gain_ns = gain_frac * stage.wall_ns();
-  return (gpu_stays ? stage.bound_of_waiting(gain_ns) : stage.bound(gain_ns)).to;
+  const bool alone = stage.least_gpu_ns() <= stage.busy_ns();
+  return (gpu_stays && alone ? stage.bound_of_waiting(gain_ns) : stage.bound(gain_ns)).to;
 }
 
 // `gpu_stays`: of all that is changed.

@@ -174,6 +174,10 @@ constexpr WhatIf kWhatIfs[] = {
      "of their type, short ones as the highest clock, those of unknown shape as is less favourable; the host, copies "
      "between host and GPU and communication stay",
      on_another_gpu, gpu_unknown, Scale::kGpu, 1, true},
+    {"even-gpus", "as much work on each GPU that a pass of the model runs on",
+     "where one thread drives several GPUs and a pass has kernels on each, those of a GPU take as much more or less as "
+     "makes the GPUs' sums equal; memory is taken to suffice",
+     with_even_gpus, nullptr, Scale::kEvenGpus},
     {"streams-apart", "streams that do not wait for each other time and again",
      "kernels of two streams that wait for each other's twice a step or more in both directions wait no more; kernels "
      "that then run at once are taken not to slow each other, and to need nothing of each other",

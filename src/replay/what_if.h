@@ -56,7 +56,7 @@ using KernelTimes = std::array<std::vector<int64_t>, static_cast<size_t>(KernelC
 
 // By how much longer activities would take if what all of them depend on were otherwise; said by whoever knows shapes
 // and peaks (analyze/kernel_scales.h).
-enum class Scale : uint8_t { kNone, kBatch, kClock, kGpu, kCount };
+enum class Scale : uint8_t { kNone, kBatch, kClock, kGpu, kEvenGpus, kCount };
 struct KernelScales {
   std::vector<double> factor;  // by activity; empty: not known
   std::string unknown;         // what is not known of them, and why; empty: nothing
@@ -176,6 +176,7 @@ void with_fast_gpu(const Recording&, Durations&, Latencies&);
 void with_doubled_batch(const Recording&, Durations&, Latencies&);
 void at_full_clock(const Recording&, Durations&, Latencies&);
 std::string clock_unknown(const Recording&, const Durations&, std::span<const StepId>);
+void with_even_gpus(const Recording&, Durations&, Latencies&);
 void on_another_gpu(const Recording&, Durations&, Latencies&);
 std::string gpu_unknown(const Recording&, const Durations&, std::span<const StepId>);
 

@@ -146,7 +146,8 @@ std::string graph_forbidden(const Recording& recording, const Durations& duratio
   }
   const auto per_step = [&](size_t count) { return static_cast<double>(count) / static_cast<double>(steps.size()); };
   constexpr double kLaunchesMin = 8;
-  if (graphs > 0 && per_step(launches + graphs) - 1 < kLaunchesMin) return fmt::format("steps launch {:.3g} graphs already", per_step(graphs));
+  if (graphs > 0 && per_step(launches + graphs) - 1 < kLaunchesMin)
+    return fmt::format("steps launch {:.3g} graphs already", per_step(graphs));
   if (per_step(waits) >= 0.5)
     return fmt::format("the host waits {:.3g} times within a step, and what it reads may decide what is launched",
                        per_step(waits));

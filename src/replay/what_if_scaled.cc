@@ -1,5 +1,5 @@
-// What all kernels depend on: the batch, the clock, the GPU. By how much each takes longer, those say who know its
-// shape and the peaks (KernelScales).
+// What all kernels depend on: the batch, the clock, the GPU, how many of them share the work. By how much each takes
+// longer, those say who know its shape and the peaks (KernelScales).
 #include <cmath>
 
 #include "replay/what_if.h"
@@ -20,6 +20,9 @@ void with_doubled_batch(const Recording& recording, Durations& durations, Latenc
 }
 void at_full_clock(const Recording& recording, Durations& durations, Latencies&) {
   with_scales(recording, Scale::kClock, durations);
+}
+void with_even_gpus(const Recording& recording, Durations& durations, Latencies&) {
+  with_scales(recording, Scale::kEvenGpus, durations);
 }
 void on_another_gpu(const Recording& recording, Durations& durations, Latencies&) {
   with_scales(recording, Scale::kGpu, durations);

@@ -70,9 +70,9 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "launches-block",     "cpu-contention",
                          "layout-conversion",  "no-input",
                          "rewritten-weights",  "repeated-weight-reads",
-                         "graphs-in-pieces"})
+                         "graphs-in-pieces",   "uneven-gpus"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 57U);
+  EXPECT_EQ(ids.size(), 58U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {

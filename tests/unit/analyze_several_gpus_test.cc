@@ -147,6 +147,27 @@ TEST(SeveralGpus, WaitsThatKeepThemFromWorkingAtOnceComeFirst) {
   }
 }
 
+// Lots follow each other through both GPUs, so the one with more work sets the pace.
+TEST(SeveralGpus, PartsOfAPassThatDifferAreFoundWithWhatEqualOnesBring) {
+  const auto report_of_relay = [](const Relay& relay) {
+    TestTrace b = relay.made();
+    b.level(-kMs, 1000 * kMs, RecordingLevel::kDefault);
+    return *analyze(b.derive_all());
+  };
+  const Relay even{.waited = 0, .ranges = false},
+      uneven{.waited = 0, .ranges = false, .kernel_ns = 90'000, .second_ns = 30'000};
+  const Report report = report_of_relay(uneven), healthy = report_of_relay(even);
+  for (const Finding& one : healthy.findings) EXPECT_NE(one.id, "uneven-gpus");
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& first = report.findings.front();
+  EXPECT_EQ(first.id, "uneven-gpus");
+  EXPECT_EQ(first.device, 0);
+  EXPECT_NE(first.title.find("GPU 0 has 2.98 times the work of GPU 1"), std::string::npos) << first.title;
+  ASSERT_TRUE(first.gain);
+  EXPECT_EQ(first.gain->method, "replay");
+  EXPECT_NEAR(first.gain->to / first.gain->from, 61.0 / 91, 0.02) << "from lot to lot";
+}
+
 TEST(SeveralStreams, ThatTakeTurnsAreFoundAndThoseThatDoNotAreNot) {
   for (const bool turns : {true, false}) {
     TestTrace b = Turns{.turns = turns}.made();

@@ -82,7 +82,7 @@ struct Ranks {
 struct Relay {
   size_t waited = 2;
   bool ranges = true;
-  int64_t kernel_ns = 60'000;
+  int64_t kernel_ns = 60'000, second_ns = 0;  // of the kernels of the second GPU, where they are others
 
   static constexpr int kLots = 6, kKernels = 20, kSteps = 8;
   static constexpr int64_t kCallNs = 5'000, kCodeNs = 2'000, kPeerNs = 40'000, kStartNs = 4'000, kApartNs = 1'000,
@@ -121,7 +121,7 @@ struct Relay {
         call("cudaStreamWaitEvent", 1'000);
         b.names(streams[1], event);
         gpu[1] = std::max(gpu[1], gpu[0]);
-        for (int i = 0; i < kKernels; ++i) launch(1, "gemm", kernel_ns);
+        for (int i = 0; i < kKernels; ++i) launch(1, "gemm", second_ns > 0 ? second_ns : kernel_ns);
         if (!ranges) launch(1, "argmax", 5'000);
         for (size_t device = 0; device < waited && lot + 1 < kLots; ++device) wait(device);
       }
