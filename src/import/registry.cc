@@ -9,6 +9,7 @@
 #include "import/prometheus.h"
 #include "import/serving.h"
 #include "import/session.h"
+#include "import/smi_query.h"
 #include "import/trace_importer.h"
 
 namespace llmprof {
@@ -27,6 +28,8 @@ std::span<const Importer> importers() {
                "the session is damaged or cut off: copy the whole folder again, or record again"},
       Importer{"dmon", "output of `nvidia-smi dmon`, best with -o DT", dmon::sniff, dmon::import,
                "the file is damaged or cut off: copy it again"},
+      Importer{"smi-query", "output of `nvidia-smi --query-gpu=... --format=csv`, with -l or -lms", smi_query::sniff,
+               smi_query::import, "the file is damaged or cut off: copy it again"},
       Importer{kNsysImporter, "Nsight Systems: SQLite of `nsys export`, or a .nsys-rep where nsys is installed",
                nsys::sniff, nsys::import,
                "the file is damaged or cut off: copy it again, or export it again with nsys export"},
