@@ -4,6 +4,7 @@
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
+#include "import/nccl_log.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
 #include "import/prometheus.h"
@@ -45,6 +46,9 @@ std::span<const Importer> importers() {
                "metrics pages (Prometheus, OpenMetrics) of vLLM, SGLang, Triton and the DCGM exporter: one or more",
                metrics_pages::sniff, metrics_pages::import,
                "the page is damaged or cut off: ask the server again, curl -s http://HOST:PORT/metrics > page.prom"},
+      Importer{kNcclLogImporter, "log of NCCL (NCCL_DEBUG=INFO), alone or in the output of a program", nccl_log::sniff,
+               nccl_log::import,
+               "the file is damaged or cut off: copy it again, or let the program that writes it end"},
   };
   return kImporters;
 }
