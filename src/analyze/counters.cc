@@ -148,6 +148,19 @@ bool Readings::covers(int64_t start_ns, int64_t end_ns) const {
   return times_.size() >= 2 && times_.front() - kReachNs <= start_ns && end_ns <= times_.back() + kReachNs;
 }
 
+bool Readings::broken(int64_t start_ns, int64_t end_ns) const {
+  constexpr int64_t kHoleNsMin = 2'000'000'000, kUsualGaps = 10;
+  std::vector<int64_t> gaps;
+  for (size_t i = 1; i < times_.size(); ++i)
+    if (times_[i] > start_ns && times_[i - 1] < end_ns) gaps.push_back(times_[i] - times_[i - 1]);
+  if (gaps.empty()) return false;
+  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
+  std::nth_element(gaps.begin(), middle, gaps.end());
+  const int64_t usual = *middle;
+  const int64_t longest = *std::max_element(gaps.begin(), gaps.end());
+  return longest > kHoleNsMin && longest / kUsualGaps > usual;
+}
+
 double Readings::at(int64_t time_ns) const {
   const std::vector<int64_t>::const_iterator it = std::lower_bound(times_.begin(), times_.end(), time_ns);
   if (it == times_.begin()) return values_.front();

@@ -83,6 +83,8 @@ class Readings {
   }
   size_t size() const { return times_.size(); }
   bool covers(int64_t start_ns, int64_t end_ns) const;
+  // Whether there is a hole in it, as where a log was stopped and started again: what lies between is not known.
+  bool broken(int64_t start_ns, int64_t end_ns) const;
   double at(int64_t time_ns) const;
   // Integral over time, value x seconds. Only where covers().
   double integral(int64_t start_ns, int64_t end_ns) const;

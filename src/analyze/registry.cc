@@ -38,6 +38,10 @@ constexpr Analysis kAnalyses[] = {
     {"server-metrics",
      "rates, times and states by metrics pages of servers (server_figures, server_distributions, metrics_pages)",
      analyze_server_metrics, 0},
+    {"nccl-log",
+     "how ranks are connected, collectives and warnings by NCCL's log (nccl_ranks, nccl_links, nccl_collectives, "
+     "nccl_choices, nccl_warnings)",
+     analyze_nccl_log, 0},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
      analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
@@ -119,7 +123,8 @@ void describe_recorded(const Trace& trace, Report& report) {
 // Analyses of what stands beside recordings, or alone.
 bool has_no_place_in_time(const Analysis& analysis) {
   return analysis.run == analyze_profiled_kernels || analysis.run == analyze_logged_products ||
-         analysis.run == analyze_client_runs || analysis.run == analyze_server_metrics;
+         analysis.run == analyze_client_runs || analysis.run == analyze_server_metrics ||
+         analysis.run == analyze_nccl_log;
 }
 
 // Where no GPU was used every question about it has one answer, and what to do is one thing.

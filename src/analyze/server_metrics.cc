@@ -17,6 +17,7 @@
 #include "analyze/profiled_kernels.h"
 #include "analyze/server_metric_table.h"
 #include "base/flat_index.h"
+#include "trace/nccl_samples.h"
 #include "trace/sample_labels.h"
 
 namespace llmprof::servers {
@@ -44,10 +45,12 @@ int64_t time_of_rows(const ScrapedValues& rows, Row begin, Row end) {
 
 // A page has every sample once: where one comes again, or another file begins, the next page does. In order of time
 // where all have one, else as they were given.
-std::vector<MetricsPage> pages_of(const ScrapedValues& rows) {
+std::vector<MetricsPage> pages_of(const Trace& trace) {
+  const ScrapedValues& rows = trace.scraped_values;
   std::vector<MetricsPage> pages;
   FlatMap page_of_sample;
   for (Row row = 0; row < rows.size(); ++row) {
+    if (trace.text(rows.type[row]) == nccl::kSampleType) continue;  // of no page
     const uint64_t key = (uint64_t{index(rows.name[row])} << 32 | index(rows.labels[row])) + 1;
     const uint32_t current = static_cast<uint32_t>(pages.size());
     uint32_t& last = page_of_sample.find_or_insert(key == 0 ? 1 : key, 0);
@@ -212,7 +215,7 @@ struct MetricsOfServer {
 
 class ServerReader {
  public:
-  explicit ServerReader(const Trace& trace) : trace_(trace), rows_(trace.scraped_values), pages_(pages_of(rows_)) {
+  explicit ServerReader(const Trace& trace) : trace_(trace), rows_(trace.scraped_values), pages_(pages_of(trace)) {
     start_times_.resize(pages_.size());
     for (size_t page = 0; page < pages_.size(); ++page) read_page(page);
     for (MetricsOfServer& server : servers_) server.restarted = was_restarted(server);
@@ -642,6 +645,7 @@ void analyze_server_metrics(const Context& context, Report& report, std::vector<
   const Trace& trace = context.trace;
   if (trace.scraped_values.empty()) return;
   const servers::ServerReader reader(trace);
+  if (reader.pages().empty()) return;
   servers::add_pages(trace, reader, report);
   servers::LackingFigures lacks;
   for (const servers::MetricsOfServer& server : reader.servers())

@@ -9,6 +9,7 @@
 #include "analyze/clock_offset.h"
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
+#include "trace/throttle_known.h"
 
 namespace llmprof {
 namespace {
@@ -70,6 +71,7 @@ std::vector<ThrottleRecord> throttling(const Trace& trace, const NvmlReadings& n
         table.throttle_reasons[row] != kThrottleReasonsUnknown)
       inside.push_back(row);
   }
+  const uint64_t known = throttle_reasons_known(trace);
   std::vector<ThrottleRecord> out;
   for (const ThrottleKind& kind : kinds) {
     Readings counter;
@@ -81,7 +83,7 @@ std::vector<ThrottleRecord> throttling(const Trace& trace, const NvmlReadings& n
       const double held = counter.at(window.end_ns) - counter.at(window.start_ns);
       const double frac = held / static_cast<double>(window.end_ns - window.start_ns);
       out.push_back({kind.reason, std::clamp(frac, 0.0, 1.0), "counter"});
-    } else if (!inside.empty()) {
+    } else if (!inside.empty() && (known & kind.bit) != 0) {
       const auto shown = std::count_if(inside.begin(), inside.end(),
                                        [&](Row row) { return (table.throttle_reasons[row] & kind.bit) != 0; });
       out.push_back({kind.reason, static_cast<double>(shown) / static_cast<double>(inside.size()), "samples"});
@@ -190,7 +192,8 @@ void fill_energy(const Context& context, const DeviceReadings& readings, const W
   if (counted.size() >= kEnergyReadingsMin && nvml.energy_j.covers(window.start_ns, window.end_ns)) {
     out.energy_j = nvml.energy_j.at(window.end_ns) - nvml.energy_j.at(window.start_ns);
   } else if (out.power_w && out.power_w->n >= static_cast<int64_t>(kEnergyReadingsMin) &&
-             nvml.power_w.covers(window.start_ns, window.end_ns)) {
+             nvml.power_w.covers(window.start_ns, window.end_ns) &&
+             !nvml.power_w.broken(window.start_ns, window.end_ns)) {
     out.energy_j = nvml.power_w.integral(window.start_ns, window.end_ns);
   }
   // The energy is of the whole window; the tokens must be as well.

@@ -45,12 +45,9 @@ bool is_exported_database(std::string_view head) {
          head.substr(kApplicationIdAt).starts_with("llmp");
 }
 
-// Tables of nvidia-smi and of Nsight Systems (`nsys stats`) by the names of their columns.
+// Tables of Nsight Systems (`nsys stats`) by the names of their columns.
 std::string_view profiler_table(std::string_view head) {
   const auto holds = [&](std::string_view text) { return head.find(text) != std::string_view::npos; };
-  if (head.starts_with("timestamp,") || head.starts_with("index,") || holds(", utilization.gpu [%]"))
-    if (holds("utilization.gpu") || holds("power.draw") || holds("clocks."))
-      return "a table of nvidia-smi (--query-gpu --format=csv)";
   if ((holds("Time (%),Total Time") || holds("Total Time (ns)")) && (holds("Instances") || holds("Num Calls")))
     return "a table of Nsight Systems (nsys stats)";
   return {};
@@ -80,10 +77,8 @@ Error name_other_file(const std::string& path, const Error& error) {
   if (const std::string_view table = profiler_table(input->head()); !table.empty()) {
     better.what = expected + std::string(table);
     better.advice =
-        table.find("nvidia-smi") != std::string_view::npos
-            ? "record with  nvidia-smi dmon -o DT  instead"
-            : "llmprof reads recordings, with the times of every kernel: record with `llmprof run -- COMMAND`, or with "
-              "torch.profiler and export_chrome_trace()";
+        "llmprof reads recordings, with the times of every kernel: record with `llmprof run -- COMMAND`, or with "
+        "torch.profiler and export_chrome_trace()";
   }
   return better;
 }

@@ -4,30 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <chrono>
-#include <cmath>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "import/bounded_lines.h"
-#include "trace/trace_builder.h"
+#include "import/smi_log.h"
 
 namespace llmprof::dmon {
 namespace {
 
-constexpr size_t kLineBytesMax = 16 * 1024;  // dmon's widest lines have some hundred bytes
-constexpr size_t kCellsMax = 256;
-constexpr size_t kNameBytesMax = 64;   // of a column, as it is quoted
-constexpr int32_t kDevicesMax = 1024;  // ordinals below this; a host has 16
-constexpr double kValueMax = 1e12;     // no quantity of dmon comes near; its bytes fit an int64_t
-constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kDayNs = 86'400 * kSecondNs;
-constexpr int32_t kMidnightsMax = 1000;  // of times without a date: with kYearMax keeps sums within an int64_t
-constexpr int kYearMin = 1970, kYearMax = 2100;
-constexpr int64_t kIntervalNs = kSecondNs;  // without -d
-constexpr double kBytesPerMib = 1024.0 * 1024.0;
+using namespace smi;
+
 constexpr double kBytesPerMb = 1e6;
 
 enum class DmonColumn : uint8_t {
@@ -128,110 +115,18 @@ bool is_names_line(const Cells& cells) {
   return gpu && value;
 }
 
-std::optional<double> parse_value(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (!std::isfinite(value) || std::abs(value) > kValueMax) return std::nullopt;
-  return value;
-}
-
-// Digits only, so at most 10^9 - 1 for the widths asked for here.
-std::optional<int32_t> parse_digits(std::string_view text) {
-  if (text.empty() || text.size() > 9) return std::nullopt;
-  int32_t value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    value = value * 10 + (c - '0');
-  }
-  return value;
-}
-
-// YYYYMMDD as Unix time of its midnight.
-std::optional<int64_t> parse_date(std::string_view text) {
-  const std::optional<int32_t> digits = text.size() == 8 ? parse_digits(text) : std::nullopt;
-  if (!digits) return std::nullopt;
-  const std::chrono::year_month_day date{std::chrono::year(*digits / 10000),
-                                         std::chrono::month(static_cast<unsigned>(*digits / 100 % 100)),
-                                         std::chrono::day(static_cast<unsigned>(*digits % 100))};
-  if (!date.ok() || date.year() < std::chrono::year(kYearMin) || date.year() > std::chrono::year(kYearMax))
-    return std::nullopt;
-  return std::chrono::sys_days(date).time_since_epoch().count() * kDayNs;
-}
-
-// HH:MM:SS since midnight.
-std::optional<int64_t> parse_time_of_day(std::string_view text) {
-  if (text.size() != 8 || text[2] != ':' || text[5] != ':') return std::nullopt;
-  const std::optional<int32_t> hours = parse_digits(text.substr(0, 2));
-  const std::optional<int32_t> minutes = parse_digits(text.substr(3, 2));
-  const std::optional<int32_t> seconds = parse_digits(text.substr(6, 2));
-  if (!hours || !minutes || !seconds || *hours > 23 || *minutes > 59 || *seconds > 60) return std::nullopt;
-  return (*hours * 3600 + *minutes * 60 + *seconds) * kSecondNs;
-}
-
-// When each line was printed, on an epoch of the file: its first line is 0. Lines with a date, with the time of day
-// only and without either may follow one another where outputs were appended to one file: the first line of another
-// kind is then taken to be one interval after the line before.
-class DmonClock {
- public:
-  explicit DmonClock(Trace& trace) : trace_(trace) {}
-
-  int64_t dated(int64_t unix_ns) {
-    if (!epoch_unix_ns_) {
-      epoch_unix_ns_ = unix_ns - next();
-      trace_.base_unix_ns = *epoch_unix_ns_;
-    }
-    return set(unix_ns - *epoch_unix_ns_);
-  }
-
-  // Less than half a day back is a clock that was set; more is midnight.
-  int64_t timed(int64_t of_day_ns) {
-    if (!midnight_ns_) midnight_ns_ = next() - of_day_ns;
-    if (of_day_ns < last_of_day_ns_ - kDayNs / 2 && midnights_ < kMidnightsMax) {
-      *midnight_ns_ += kDayNs;
-      ++midnights_;
-    }
-    last_of_day_ns_ = of_day_ns;
-    return set(*midnight_ns_ + of_day_ns);
-  }
-
-  // A GPU that was seen since the last interval begins the next one.
-  int64_t assumed(int32_t device) {
-    if (!started_ || !seen_.insert(device).second) {
-      set(next());
-      seen_ = {device};
-    }
-    return now_ns_;
-  }
-
- private:
-  int64_t next() const { return started_ ? now_ns_ + kIntervalNs : 0; }
-  int64_t set(int64_t now_ns) {
-    started_ = true;
-    return now_ns_ = now_ns;
-  }
-
-  Trace& trace_;
-  bool started_ = false;
-  int64_t now_ns_ = 0;
-  int64_t last_of_day_ns_ = 0;
-  int32_t midnights_ = 0;
-  std::optional<int64_t> epoch_unix_ns_, midnight_ns_;
-  std::set<int32_t> seen_;
-};
-
 class DmonReader {
  public:
-  explicit DmonReader(Trace& trace) : trace_(trace), builder_(trace), clock_(trace) {}
+  explicit DmonReader(Trace& trace) : log_(trace) {}
 
   // `cut`: the file ends within this line.
   void line(std::string_view text, bool cut) {
-    ++line_;
+    log_.next_line();
     const std::optional<std::string_view> header = behind_hash(text);
     const Cells cells(header ? *header : text);
     if (cells.count == 0) return;
-    if (cells.more) count(DiagnosticId::kLimitReached, fmt::format("more than {} cells", kCellsMax));
-    if (cut) count(DiagnosticId::kTruncatedFile, "no end of line");
+    if (cells.more) log_.count(DiagnosticId::kLimitReached, fmt::format("more than {} cells", kCellsMax));
+    if (cut) log_.count(DiagnosticId::kTruncatedFile, "no end of line");
     if (!header)
       sample(cells, cut);
     else if (is_names_line(cells))
@@ -240,40 +135,22 @@ class DmonReader {
   }
 
   void too_long() {
-    ++line_;
-    count(DiagnosticId::kLimitReached, fmt::format("more than {} bytes", kLineBytesMax));
+    log_.next_line();
+    log_.count(DiagnosticId::kLimitReached, fmt::format("more than {} bytes", kLineBytesMax));
   }
 
   bool finish() {
-    if (samples_ == 0) return false;
-    for (int32_t device : devices_) builder_.add<Devices>({.device = device, .name = builder_.text("")});
-    // To the last line, so that its energy is known to the end; one line stands for an interval.
-    builder_.add<Recorded>({.start_ns = first_ns_,
-                            .dur_ns = last_ns_ > first_ns_ ? last_ns_ - first_ns_ : kIntervalNs,
-                            .process_id = 0,
-                            .level = RecordingLevel::kLight,
-                            .reason = builder_.text("nvidia-smi dmon"),
-                            .cut_ns = 0});
-    if (assumed_ > 0)
-      trace_.diagnostics.add(DiagnosticId::kAssumedTimes, "one second between samples, as without -d", assumed_);
-    return true;
+    if (log_.any()) log_.finish("nvidia-smi dmon");
+    return log_.any();
   }
 
  private:
-  // Built for the first places only: a damaged file may have one per cell.
-  void count(DiagnosticId id, std::string_view what) {
-    const bool kept = trace_.diagnostics.places(id).size() < Diagnostics::kKeptPlaces;
-    trace_.diagnostics.add(id, kept ? fmt::format("line {} ({})", line_, what) : std::string());
-  }
-
   // dmon repeats its header; what it does not know counts once per name.
   void names(const Cells& cells) {
     columns_ = cells.count;
     for (size_t i = 0; i < cells.count; ++i) {
       column_[i] = column_of(cells.cell[i]);
-      if (column_[i] != DmonColumn::kUnknown || unknown_.size() >= kCellsMax) continue;
-      const std::string name(cells.cell[i].substr(0, kNameBytesMax));
-      if (unknown_.insert(name).second) count(DiagnosticId::kUnknownCategory, fmt::format("column \"{}\"", name));
+      if (column_[i] == DmonColumn::kUnknown) log_.unknown_column(cells.cell[i]);
     }
   }
 
@@ -281,7 +158,7 @@ class DmonReader {
   void sample(const Cells& cells, bool cut) {
     const size_t whole = cut ? cells.count - 1 : cells.count;
     if (cells.more || whole > columns_ || (whole < columns_ && !cut)) {
-      count(DiagnosticId::kMalformedEvent, fmt::format("{} cells under {} columns", whole, columns_));
+      log_.count(DiagnosticId::kMalformedEvent, fmt::format("{} cells under {} columns", whole, columns_));
       return;
     }
     NvmlSamples::Values row;
@@ -300,7 +177,7 @@ class DmonReader {
         good = (device = parse_digits(cell)).has_value() && *device < kDevicesMax;
       else if (column_[i] != DmonColumn::kUnknown && column_[i] != DmonColumn::kIgnored)
         good = value(column_[i], cell, row);
-      if (!good) count(DiagnosticId::kBadNumber, fmt::format("column {}", i + 1));
+      if (!good) log_.count(DiagnosticId::kBadNumber, fmt::format("column {}", i + 1));
     }
     add(row, device, date_ns, of_day_ns);
   }
@@ -355,30 +232,19 @@ class DmonReader {
            std::optional<int64_t> of_day_ns) {
     const bool timed = has(DmonColumn::kTime), dated = timed && has(DmonColumn::kDate);
     if (!device || *device >= kDevicesMax || (timed && !of_day_ns) || (dated && !date_ns)) {
-      count(DiagnosticId::kMissingField, "gpu or time");
+      log_.count(DiagnosticId::kMissingField, "gpu or time");
       return;
     }
-    row.time_ns = dated   ? clock_.dated(*date_ns + *of_day_ns)
-                  : timed ? clock_.timed(*of_day_ns)
-                          : clock_.assumed(*device);
+    row.time_ns = dated   ? log_.clock().dated(*date_ns + *of_day_ns)
+                  : timed ? log_.clock().timed(*of_day_ns)
+                          : log_.clock().assumed(*device);
     row.device = *device;
-    builder_.add<NvmlSamples>(row);
-    first_ns_ = samples_ == 0 ? row.time_ns : std::min(first_ns_, row.time_ns);
-    last_ns_ = samples_ == 0 ? row.time_ns : std::max(last_ns_, row.time_ns);
-    devices_.insert(*device);
-    assumed_ += timed ? 0 : 1;
-    ++samples_;
+    log_.add(row, timed);
   }
 
-  Trace& trace_;
-  TraceBuilder builder_;
-  DmonClock clock_;
+  SmiLog log_;
   std::array<DmonColumn, kCellsMax> column_{};  // of the last line of names
   size_t columns_ = 0;
-  std::set<std::string> unknown_;
-  std::set<int32_t> devices_;
-  uint64_t line_ = 0, samples_ = 0, assumed_ = 0;
-  int64_t first_ns_ = 0, last_ns_ = 0;
 };
 
 }  // namespace

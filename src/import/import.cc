@@ -197,7 +197,8 @@ bool stands_beside(const std::string& path) {
   if (!input) return false;
   const Result<const Importer*> importer = importer_for(*input);
   if (!importer) return false;
-  for (const std::string_view name : {kNcuImporter, kBlasLogImporter, kServingImporter, kMetricsPageImporter})
+  for (const std::string_view name :
+       {kNcuImporter, kBlasLogImporter, kServingImporter, kMetricsPageImporter, kNcclLogImporter})
     if ((*importer)->name == name) return true;
   return false;
 }

@@ -4,11 +4,13 @@
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
+#include "import/nccl_log.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
 #include "import/prometheus.h"
 #include "import/serving.h"
 #include "import/session.h"
+#include "import/smi_query.h"
 #include "import/trace_importer.h"
 
 namespace llmprof {
@@ -27,6 +29,8 @@ std::span<const Importer> importers() {
                "the session is damaged or cut off: copy the whole folder again, or record again"},
       Importer{"dmon", "output of `nvidia-smi dmon`, best with -o DT", dmon::sniff, dmon::import,
                "the file is damaged or cut off: copy it again"},
+      Importer{"smi-query", "output of `nvidia-smi --query-gpu=... --format=csv`, with -l or -lms", smi_query::sniff,
+               smi_query::import, "the file is damaged or cut off: copy it again"},
       Importer{kNsysImporter, "Nsight Systems: SQLite of `nsys export`, or a .nsys-rep where nsys is installed",
                nsys::sniff, nsys::import,
                "the file is damaged or cut off: copy it again, or export it again with nsys export"},
@@ -42,6 +46,9 @@ std::span<const Importer> importers() {
                "metrics pages (Prometheus, OpenMetrics) of vLLM, SGLang, Triton and the DCGM exporter: one or more",
                metrics_pages::sniff, metrics_pages::import,
                "the page is damaged or cut off: ask the server again, curl -s http://HOST:PORT/metrics > page.prom"},
+      Importer{kNcclLogImporter, "log of NCCL (NCCL_DEBUG=INFO), alone or in the output of a program", nccl_log::sniff,
+               nccl_log::import,
+               "the file is damaged or cut off: copy it again, or let the program that writes it end"},
   };
   return kImporters;
 }

@@ -202,6 +202,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_logged_products,
                           text_client_runs,
                           text_servers,
+                          text_nccl,
                           text_launch_sites,
                           text_memory,
                           text_findings,

@@ -75,6 +75,19 @@ std::string arithmetic_rows(const Report& report, const RenderOptions& options, 
          "\n" + table.render("  ", options);
 }
 
+// A recorder may log some of the reasons only.
+std::string throttle_in_words(const std::vector<ThrottleRecord>& rows) {
+  constexpr size_t kReasons = static_cast<size_t>(ThrottleReason::kHardware) + 1;
+  std::string held, names;
+  for (const ThrottleRecord& row : rows) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(row.reason));
+    if (row.frac > 0)
+      held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name_of(row.reason), format_percent(row.frac));
+  }
+  if (!held.empty()) return "clock held down: " + held + " of the window";
+  return rows.size() == kReasons ? "never throttled" : "never throttled by " + names + " (the only reasons recorded)";
+}
+
 std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& options) {
   std::string line;
   const auto add = [&](const std::string& part) { line += (line.empty() ? "" : ", ") + part; };
@@ -90,12 +103,7 @@ std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& 
   if (telemetry.temperature_c) add(fmt::format("{:.0f} C at most", telemetry.temperature_c->max));
   if (telemetry.memory_used_peak_bytes)
     add(format_bytes(*telemetry.memory_used_peak_bytes) + " of device memory in use at most");
-  std::string held;
-  for (const ThrottleRecord& row : telemetry.throttle)
-    if (row.frac > 0)
-      held += fmt::format("{}{} {}", held.empty() ? "" : ", ", name_of(row.reason), format_percent(row.frac));
-  if (!telemetry.throttle.empty())
-    add(held.empty() ? "never throttled" : "clock held down: " + held + " of the window");
+  if (!telemetry.throttle.empty()) add(throttle_in_words(telemetry.throttle));
   return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +13,18 @@
 
 namespace llmprof {
 
+namespace {
+
+bool nccl_lines(const Report& report) {
+  return !report.nccl_ranks.empty() || !report.nccl_links.empty() || !report.nccl_collectives.empty() ||
+         !report.nccl_choices.empty() || !report.nccl_warnings.empty();
+}
+
+}  // namespace
+
 bool profiled_alone(const Report& report) {
   return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty() ||
-          !report.metrics_pages.empty()) &&
+          !report.metrics_pages.empty() || nccl_lines(report)) &&
          report.stages.empty();
 }
 
@@ -31,6 +41,12 @@ std::string alone_text(const Report& report) {
                        runs == 1 ? "" : "s");
   const size_t pages = report.metrics_pages.size();
   if (pages > 0) out += fmt::format("{}{} metrics page{}", out.empty() ? "" : ", ", pages, pages == 1 ? "" : "s");
+  if (nccl_lines(report)) {
+    std::set<std::string> communicators;
+    for (const NcclRankRecord& row : report.nccl_ranks) communicators.insert(row.communicator);
+    out += fmt::format("{}{} communicator{} of NCCL logged", out.empty() ? "" : ", ", communicators.size(),
+                       communicators.size() == 1 ? "" : "s");
+  }
   return out;
 }
 

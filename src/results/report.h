@@ -423,6 +423,61 @@ LLMPROF_RECORD(ServerDistributionRecord, "server_distributions", "Times and leng
 LLMPROF_RECORD(MetricsPageRecord, "metrics_pages", "Metrics pages of servers, in order of time",
                LLMPROF_METRICS_PAGE_FIELDS)
 
+#define LLMPROF_NCCL_RANK_FIELDS(F)                                                                                    \
+  F(std::string, communicator, "", "commId of the log; of a split one that of its parent, which split, and its color") \
+  F(int64_t, rank, "", "Rank in the communicator")                                                                     \
+  F(int64_t, ranks, "", "Ranks of the communicator")                                                                   \
+  F(std::string, host, "", "Host, as the log has it")                                                                  \
+  F(int64_t, process_id, "", "Operating system process id")                                                            \
+  F(int64_t, device, "", "CUDA device ordinal in that process")                                                        \
+  F(OptText, bus_id, "", "PCI bus of the GPU, hexadecimal as the log has it")                                          \
+  F(OptText, version, "", "Version of NCCL, for example 2.27.5+cuda12.9")                                              \
+  F(OptInt, channels, "", "Channels of its collectives")                                                               \
+  F(OptInt, p2p_channels, "", "Channels of its sends and receives")
+LLMPROF_RECORD(NcclRankRecord, "nccl_ranks", "Ranks of NCCL communicators by NCCL's log", LLMPROF_NCCL_RANK_FIELDS)
+
+#define LLMPROF_NCCL_LINK_FIELDS(F)                                                                 \
+  F(std::string, communicator, "", "As in nccl_ranks; empty where the log does not say")            \
+  F(int64_t, from_rank, "", "Rank that sends")                                                      \
+  F(int64_t, to_rank, "", "Rank that receives")                                                     \
+  F(OptText, hosts, "", "one or two: of both ranks; none where the log has but one of them")        \
+  F(std::string, transport, "", "P2P, SHM, NET, ...: the first part of the path")                   \
+  F(std::string, path, "", "As the log has it: P2P/CUMEM/read, SHM/direct/direct, NET/IB/0/GDRDMA") \
+  F(int64_t, channels, "", "Connections that go this way")
+LLMPROF_RECORD(NcclLinkRecord, "nccl_links", "How ranks of a communicator are connected, by NCCL's log",
+               LLMPROF_NCCL_LINK_FIELDS)
+
+#define LLMPROF_NCCL_COLLECTIVE_FIELDS(F)                                                         \
+  F(std::string, communicator, "", "As in nccl_ranks, or its address where the log does not say") \
+  F(std::string, operation, "", "AllReduce, AllGather, Send, ...")                                \
+  F(std::string, dtype, "", "Element type")                                                       \
+  F(int64_t, ranks, "", "Ranks of the communicator")                                              \
+  F(int64_t, ranks_logged, "", "Of these, those whose calls are in the log")                      \
+  F(int64_t, calls, "", "Of all ranks that logged them; replays of a CUDA graph log none")        \
+  F(double, bytes, "bytes", "Count of the call x element size, over all calls")                   \
+  F(double, bytes_min, "bytes", "Of the smallest call")                                           \
+  F(double, bytes_max, "bytes", "Of the largest call")
+LLMPROF_RECORD(NcclCollectiveRecord, "nccl_collectives", "Calls of collectives by NCCL's log, the most bytes first",
+               LLMPROF_NCCL_COLLECTIVE_FIELDS)
+
+#define LLMPROF_NCCL_CHOICE_FIELDS(F)                                            \
+  F(std::string, operation, "", "AllReduce, AllGather, ...")                     \
+  F(std::string, algorithm, "", "RING, TREE, NVLS, ...")                         \
+  F(std::string, protocol, "", "LL, LL128 or SIMPLE")                            \
+  F(int64_t, calls, "", "Calls that ran so; rank 0 of a communicator logs them") \
+  F(double, bytes_min, "bytes", "Of the smallest call")                          \
+  F(double, bytes_max, "bytes", "Of the largest call")                           \
+  F(OptInt, channels_most, "", "Most channels that one of them took")
+LLMPROF_RECORD(NcclChoiceRecord, "nccl_choices", "Algorithms and protocols that NCCL took, by its log",
+               LLMPROF_NCCL_CHOICE_FIELDS)
+
+#define LLMPROF_NCCL_WARNING_FIELDS(F)                    \
+  F(std::string, host, "", "Host, as the log has it")     \
+  F(OptText, place, "", "File and line of NCCL's source") \
+  F(std::string, text, "", "What NCCL says")              \
+  F(int64_t, count, "", "Times")
+LLMPROF_RECORD(NcclWarningRecord, "nccl_warnings", "Warnings in NCCL's log", LLMPROF_NCCL_WARNING_FIELDS)
+
 #define LLMPROF_IDLE_FIELDS(F)                                                     \
   F(std::string, cause, "", "Why the GPU was idle")                                \
   F(std::string, stage, "", "Stage")                                               \
@@ -839,6 +894,11 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<ServerFigureRecord>>, server_figures, "", "Of metrics pages; left out without them")      \
   F(IfAny<std::vector<ServerDistributionRecord>>, server_distributions, "", "Of the same; left out without")    \
   F(IfAny<std::vector<MetricsPageRecord>>, metrics_pages, "", "Of the same; left out without")                  \
+  F(IfAny<std::vector<NcclRankRecord>>, nccl_ranks, "", "Of NCCL's log; left out without it")                   \
+  F(IfAny<std::vector<NcclLinkRecord>>, nccl_links, "", "Of the same; left out without it")                     \
+  F(IfAny<std::vector<NcclCollectiveRecord>>, nccl_collectives, "", "Of the same; left out without it")         \
+  F(IfAny<std::vector<NcclChoiceRecord>>, nccl_choices, "", "Of the same; left out without it")                 \
+  F(IfAny<std::vector<NcclWarningRecord>>, nccl_warnings, "", "Of the same; left out without it")               \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \

@@ -104,6 +104,21 @@ TEST(CounterSamples, SharesOfThePeakBecomeBytesAndBack) {
   EXPECT_TRUE(std::isnan(CounterSamples(trace, 0, {}).dram_bytes_per_s(0)));
 }
 
+TEST(Readings, AHoleIsLongAndUnusual) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  Readings steady, stopped, slow;
+  for (int64_t i = 0; i < 10; ++i) {
+    steady.add(i * kSecond, 100);
+    stopped.add((i + (i < 5 ? 0 : 40)) * kSecond, 100);
+    slow.add(i * 60 * kSecond, 100);
+  }
+  EXPECT_FALSE(steady.broken(0, 9 * kSecond));
+  EXPECT_TRUE(stopped.broken(0, 49 * kSecond));
+  EXPECT_FALSE(stopped.broken(0, 4 * kSecond));
+  EXPECT_FALSE(slow.broken(0, 540 * kSecond));
+  EXPECT_FALSE(Readings().broken(0, kSecond));
+}
+
 TEST(Readings, IntegrateLinearlyAndStopWhereNothingIsKnown) {
   Readings power;
   power.add(1'000'000'000, 100);

@@ -81,6 +81,11 @@ export function make_pages({ binary, source, web, folder }) {
     ['analyze', join(inputs, 'metrics_vllm_before.prom'), join(inputs, 'metrics_vllm_after.prom')],
   );
   page(
+    'nccl',
+    ['answer', 'nccl_links', 'nccl_collectives', 'nccl_choices', 'nccl_warnings', 'nccl_ranks', ...of_servers],
+    ['analyze', join(inputs, 'nccl_job.log')],
+  );
+  page(
     'profiled',
     ['answer', 'profiled_kernels', 'roofline', 'recording', 'unknown'],
     ['analyze', join(inputs, 'ncu_raw_decode.csv.gz')],

@@ -99,7 +99,9 @@ function facts(page: Page): HTMLElement {
     add(linked('#client_runs', `${runs} run${runs === 1 ? '' : 's'} of a benchmark`, 'measured'));
   if (pages > 0 && !recorded)
     add(linked('#metrics_pages', `${pages} metrics page${pages === 1 ? '' : 's'}`, 'counted'));
-  if (recorded !== null && (recorded > 0 || profiled + logged + runs + pages === 0))
+  const ranks = rows_of(data['nccl_ranks']).length;
+  if (ranks > 0 && !recorded) add(linked('#nccl_ranks', `${ranks} rank${ranks === 1 ? '' : 's'} of NCCL`, 'counted'));
+  if (recorded !== null && (recorded > 0 || profiled + logged + runs + pages + ranks === 0))
     add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
 }

@@ -1,8 +1,18 @@
-// What clients of a server saw, and what its metrics pages count.
+// What clients of a server saw, what its metrics pages count, and what NCCL's log says.
 import type { Page } from '../page';
 import { rows_of, type Row } from '../result';
 
-const tables = ['client_runs', 'server_figures', 'server_distributions', 'metrics_pages'];
+const tables = [
+  'client_runs',
+  'server_figures',
+  'server_distributions',
+  'metrics_pages',
+  'nccl_links',
+  'nccl_collectives',
+  'nccl_choices',
+  'nccl_warnings',
+  'nccl_ranks',
+];
 
 /** Whether there is nothing else: no steps of a GPU, no kernels and no products. */
 export const of_servers_alone = (data: Row): boolean =>

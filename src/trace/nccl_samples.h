@@ -1,0 +1,24 @@
+// What NCCL's log says, as labelled values of scraped_values: facts that have no place in time, each with its labels.
+// Their type tells them from the samples of metrics pages.
+#pragma once
+
+#include <string_view>
+
+namespace llmprof::nccl {
+
+inline constexpr std::string_view kSampleType = "nccl";
+
+// Labels communicator, rank, ranks, host, process, device, bus, version, channels, p2p_channels; the value is 1.
+inline constexpr std::string_view kRank = "nccl_rank";
+// communicator, from, to, side (send or receive), path; the value is the number of channels.
+inline constexpr std::string_view kLink = "nccl_link_channels";
+// communicator, operation, dtype, ranks, process, host. One value of each.
+inline constexpr std::string_view kCalls = "nccl_collective_calls", kBytes = "nccl_collective_bytes",
+                                  kBytesMin = "nccl_collective_bytes_min", kBytesMax = "nccl_collective_bytes_max";
+// operation, algorithm, protocol.
+inline constexpr std::string_view kChoiceCalls = "nccl_choice_calls", kChoiceBytesMin = "nccl_choice_bytes_min",
+                                  kChoiceBytesMax = "nccl_choice_bytes_max", kChoiceChannels = "nccl_choice_channels";
+// host, place, text; the value is how often.
+inline constexpr std::string_view kWarning = "nccl_warnings";
+
+}  // namespace llmprof::nccl
