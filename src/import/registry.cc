@@ -4,6 +4,8 @@
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
+#include "import/memory_snapshot.h"
+#include "import/memory_stats.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
 #include "import/prometheus.h"
@@ -42,6 +44,11 @@ std::span<const Importer> importers() {
                "metrics pages (Prometheus, OpenMetrics) of vLLM, SGLang, Triton and the DCGM exporter: one or more",
                metrics_pages::sniff, metrics_pages::import,
                "the page is damaged or cut off: ask the server again, curl -s http://HOST:PORT/metrics > page.prom"},
+      Importer{"memory-snapshot", "snapshot of PyTorch's CUDA memory, written by torch.cuda.memory._dump_snapshot()",
+               memory_snapshot::sniff, memory_snapshot::import,
+               "the file is damaged or cut off: copy it again, or dump it again"},
+      Importer{kMemoryStatsImporter, "torch.cuda.memory_stats() as JSON", memory_stats::sniff, memory_stats::import,
+               "the file is damaged or cut off: write it again with json.dump"},
   };
   return kImporters;
 }

@@ -204,6 +204,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_servers,
                           text_launch_sites,
                           text_memory,
+                          text_allocators,
                           text_findings,
                           text_cannot_tell,
                           text_foot})

@@ -14,7 +14,7 @@ namespace llmprof {
 
 bool profiled_alone(const Report& report) {
   return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty() ||
-          !report.metrics_pages.empty()) &&
+          !report.metrics_pages.empty() || !report.allocators.empty()) &&
          report.stages.empty();
 }
 
@@ -31,6 +31,10 @@ std::string alone_text(const Report& report) {
                        runs == 1 ? "" : "s");
   const size_t pages = report.metrics_pages.size();
   if (pages > 0) out += fmt::format("{}{} metrics page{}", out.empty() ? "" : ", ", pages, pages == 1 ? "" : "s");
+  const size_t allocators = report.allocators.size();
+  if (allocators > 0)
+    out +=
+        fmt::format("{}PyTorch's memory on {} GPU{}", out.empty() ? "" : ", ", allocators, allocators == 1 ? "" : "s");
   return out;
 }
 
