@@ -157,7 +157,7 @@ void add_analyze(Parser& parser) {
               "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
               ".spool files), a llmprof trace file, .sqlite of nsys export, output of ncu --csv, logs of cuBLAS and "
               "cuBLASLt, results of server benchmarks or metrics pages of servers, alone or beside another recording, "
-              "output of nvidia-smi dmon, or - for standard input; or a "
+              "output of nvidia-smi dmon, snapshot of PyTorch's memory, or - for standard input; or a "
               "run of the store: its number, its name, "
               "last")
       .required()

@@ -402,7 +402,18 @@ class SnapshotReader {
     trace_.base_unix_ns = epoch_us_ * 1000;
     for (size_t device = 0; device < all.size(); ++device)
       if (!all[device].empty()) add_events(static_cast<int32_t>(device), all[device]);
+    add_rows();
     if (assumed_ > 0) trace_.diagnostics.add(DiagnosticId::kAssumedTimes, "one microsecond between events", assumed_);
+  }
+
+  // Each GPU has its own history: theirs are put in the order of time.
+  void add_rows() {
+    const auto earlier = [](const MemoryEvents::Values& a, const MemoryEvents::Values& b) {
+      return a.time_ns < b.time_ns;
+    };
+    if (!std::is_sorted(rows_.begin(), rows_.end(), earlier)) std::stable_sort(rows_.begin(), rows_.end(), earlier);
+    for (const MemoryEvents::Values& row : rows_) builder_.add<MemoryEvents>(row);
+    rows_ = {};
   }
 
   void add_event(Value item, std::vector<Event>& events) {
@@ -425,6 +436,11 @@ class SnapshotReader {
     }
     if (!is_time(event.time_us) || event.bytes < 0 || event.bytes > kBytesMax)
       return count(DiagnosticId::kMissingField, fmt::format("event {} without its size or time", events.size() + 1));
+    // The order of the list is what happened; a clock that was set back does not change it.
+    if (!events.empty() && event.time_us < events.back().time_us) {
+      event.time_us = events.back().time_us;
+      count(DiagnosticId::kUnsortedEvents, fmt::format("event {}", events.size() + 1));
+    }
     if (event.action == Action::kAllocated || event.action == Action::kFailed) event.place = places_.of(frames);
     events.push_back(event);
   }
@@ -494,14 +510,14 @@ class SnapshotReader {
                                       .free_bytes = event.free_bytes,
                                       .place = event.place});
       if (change_in_use(event) == 0) continue;
-      builder_.add<MemoryEvents>({.time_ns = time_ns,
-                                  .thread = thread,
-                                  .device = device,
-                                  .address = event.address,
-                                  .bytes = change_in_use(event),
-                                  .allocated_bytes = in_use,
-                                  .reserved_bytes = reserved,
-                                  .place = event.place});
+      rows_.push_back({.time_ns = time_ns,
+                       .thread = thread,
+                       .device = device,
+                       .address = event.address,
+                       .bytes = change_in_use(event),
+                       .allocated_bytes = in_use,
+                       .reserved_bytes = reserved,
+                       .place = event.place});
     }
   }
 
@@ -550,6 +566,7 @@ class SnapshotReader {
   std::vector<bool> seen_;  // by container
   StringId source_;
   std::map<int32_t, DeviceState> states_{};
+  std::vector<MemoryEvents::Values> rows_{};
   int64_t epoch_us_ = 0;
   uint64_t segments_ = 0, events_ = 0, assumed_ = 0;
 };

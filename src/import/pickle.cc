@@ -183,6 +183,12 @@ class Reader {
       marks_.pop_back();
       if (from > 0 && from <= stack_.size()) {
         const Value into = stack_[from - 1];
+        // A list of one item takes it without a mark: it waits above its list, where a key's value is complete.
+        while (into.kind() == Kind::kDict && (stack_.size() - from) % 2 != 0 && stack_.size() - from >= 3 &&
+               stack_[stack_.size() - 2].kind() == Kind::kList) {
+          add_items(stack_[stack_.size() - 2], stack_.size() - 1, 1);
+          stack_.pop_back();
+        }
         const size_t items = stack_.size() - from;
         if (into.kind() == Kind::kList) add_items(into, from, items);
         if (into.kind() == Kind::kDict) add_items(into, from, items - items % 2);
