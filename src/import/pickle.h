@@ -47,13 +47,14 @@ class Value {
   uint64_t bits_ = 0;
 };
 
-// What a pickle holds at most; what exceeds it is an error. A snapshot of 1 GB has about 200 million items.
+// What a pickle holds at most, 4 GB in all; what exceeds it is an error. A snapshot of 1 GB has about 200 million
+// items.
 struct Limits {
   uint32_t items = 1U << 28;       // in lists, tuples and dicts, 8 bytes each
-  uint32_t containers = 1U << 27;  // 8 bytes each
-  uint32_t pieces = 1U << 27;      // of containers, 12 bytes each
-  uint32_t stacked = 1U << 26;     // values that wait for their container, 8 bytes each
-  uint32_t memo = 1U << 28;        // values that may be named again, 8 bytes each
+  uint32_t containers = 1U << 26;  // 8 bytes each
+  uint32_t pieces = 1U << 26;      // of containers, 12 bytes each
+  uint32_t stacked = 1U << 24;     // values that wait for their container, 8 bytes each
+  uint32_t memo = 1U << 26;        // values that may be named again, 8 bytes each
   uint32_t nesting = 1000;         // containers that are open at a time
   uint64_t text_bytes = 1ULL << 30;
 };

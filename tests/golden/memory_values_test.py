@@ -3,7 +3,7 @@
 
 Rows of `llmprof export` and the report: every block and event, sums by action, what is in use at each event, at the peak and at the
 snapshot by code, of a recording of a GPU and of simulated allocators in every protocol, with lost beginnings, several GPUs, failures,
-and files that are cut.
+and files that are cut. Hostile files end soon and in bounded memory.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import gzip
 import json
 import pathlib
 import pickle
+import resource
 import subprocess
 import sys
 import tempfile
@@ -200,6 +201,40 @@ def check_changed(binary, folder):
     expect(0 < kept < sum(event["action"] in ("alloc", "free_requested") for event in one.events), f"{kept} events of a cut file")
 
 
+def check_hostile(binary, folder):
+    """Small files that stand for much: each must end within seconds and 1 GB of address space, whatever it answers."""
+    def limited():
+        resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+    many = {f"key{i}": 1 for i in range(100_000)}
+    event = {"action": "alloc", "addr": 1, "size": 2, "time_us": 3, "frames": [], **many}
+    frame = {**many, "name": "f", "filename": "a.py", "line": 1}
+    frames = [[frame] * 2000 for _ in range(500)]
+    doubled = []
+    for _ in range(200):
+        doubled = [doubled, doubled]
+    files = {
+        "one event often": pickle.dumps({"segments": [], "device_traces": [[event] * 200_000] * 1000}, protocol=4),
+        "one frame often": pickle.dumps({"segments": [], "device_traces": [[{**event, "addr": i, "frames": one} for i, one in enumerate(frames[:20])]]}, protocol=4),
+        "frames of frames": pickle.dumps({"segments": [], "device_traces": [[{"action": "alloc", "addr": i, "size": 2, "time_us": 3, "frames": one}
+                                                                            for i, one in enumerate(frames)]]}, protocol=4),
+        "one block often": pickle.dumps({"segments": [{"device": 0, "address": i, "total_size": 1, "blocks": [{"size": 1, "history": [many]}] * 1000}
+                                                      for i in range(100)]}, protocol=4),
+        "doubled": pickle.dumps({"segments": doubled, "device_traces": doubled}, protocol=4),
+        "deep": b"\x80\x04" + b"](" * 1_000_000,
+        "deep without marks": b"\x80\x04" + b"]" * 1_000_000 + b"a" * 999_999 + b".",
+        "gigabytes of None": gzip.compress(b"\x80\x04}\x8c\x08segments](" + b"N" * 300_000_000, 1),
+        "a text of 2^60 bytes": b"\x80\x04}\x8d" + (1 << 60).to_bytes(8, "little") + b"segments",
+        "a memo of 2^32": b"\x80\x04}\x8c\x08segmentsr\xff\xff\xff\xff",
+    }
+    for name, data in files.items():
+        file = folder / "hostile.pickle"
+        file.write_bytes(data)
+        done = subprocess.run([binary, "analyze", file, "--no-store"], capture_output=True, text=True, timeout=120, preexec_fn=limited)
+        expect(done.returncode in (0, 1, 3), f"{name}: exit {done.returncode}: {done.stderr[:500]}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--binary", required=True)
@@ -215,6 +250,7 @@ def main():
             check_simulated(binary, folder, f"lost beginning {seed}", memory_recordings.small(seed, steps=500), kept=150 + 40 * (seed - 10))
             check_simulated(binary, folder, f"blocks without frames {seed}", memory_recordings.small(seed, steps=500), kept=300, with_frames=False)
         check_changed(binary, folder)
+        check_hostile(binary, folder)
     for problem in problems:
         print(problem)
     print("failed" if problems else "every row and sum is that of Python's pickle")
