@@ -329,15 +329,8 @@ void add_failures(const Trace& trace, const std::map<int32_t, DeviceHistory>& hi
   }
 }
 
-void say_what_snapshots_lack(const Trace& trace, const Report& report, std::vector<CannotTell>& cannot_tell) {
-  const bool blocks = !trace.memory_blocks.empty();
+void say_what_snapshots_lack(const Report& report, std::vector<CannotTell>& cannot_tell) {
   const auto any = [&](auto&& is) { return std::any_of(report.allocators.begin(), report.allocators.end(), is); };
-  if (!blocks && trace.memory_events.empty()) {
-    cannot_tell.push_back({"Which code allocated the memory?", "statistics of an allocator have sums only",
-                           "torch.cuda.memory._record_memory_history() before, and "
-                           "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") after the code in question"});
-    return;
-  }
   if (any([](const AllocatorRecord& row) { return row.reserved_bytes && !row.events; }))
     cannot_tell.push_back({"What was in use at the peak, and which code allocated it?",
                            "the snapshot has no history of allocations",
@@ -408,7 +401,12 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
     report.allocators.push_back(record);
   }
   add_failures(trace, histories, report);
-  say_what_snapshots_lack(trace, report, cannot_tell);
+  if (of_snapshot)
+    say_what_snapshots_lack(report, cannot_tell);
+  else if (trace.memory_events.empty())
+    cannot_tell.push_back({"Which code allocated the memory?", "statistics of an allocator have sums only",
+                           "torch.cuda.memory._record_memory_history() before, and "
+                           "torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") after the code in question"});
 }
 
 }  // namespace llmprof

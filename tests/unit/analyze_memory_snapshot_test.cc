@@ -187,6 +187,19 @@ TEST(MemorySnapshotAnalysis, StatisticsJoinTheirGpuOrStandAlone) {
   EXPECT_TRUE(cannot_tell(other, "sums only"));
 }
 
+// Events of a recording that the statistics stand beside are no history of a snapshot.
+TEST(MemorySnapshotAnalysis, StatisticsBesideARecording) {
+  Snapshot of;
+  of.event(10, 1, 500, 500);
+  of.figure("reserved_bytes.all.current", 99);
+  const Report report = of.report();
+  ASSERT_EQ(report.allocators.size(), 1U);
+  EXPECT_EQ(report.allocators[0].events, OptInt());
+  EXPECT_TRUE(report.memory_places.empty());
+  EXPECT_FALSE(cannot_tell(report, "no history"));
+  EXPECT_FALSE(cannot_tell(report, "sums only"));
+}
+
 TEST(MemorySnapshotAnalysis, AStatedSumThatTheBlocksDoNotGiveIsCounted) {
   Snapshot of;
   of.block(1, 512, 500);
