@@ -138,6 +138,7 @@ void analyze_launch_places(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_what_ifs(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_critical_path(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_memory(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_memory_snapshot(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_telemetry(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_overhead(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_coverage(const Context&, Report&, std::vector<CannotTell>&);

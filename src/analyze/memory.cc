@@ -3,6 +3,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/processor.h"
+#include "analyze/profiled_kernels.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {
@@ -108,7 +109,7 @@ void analyze_memory(const Context& context, Report& report, std::vector<CannotTe
       continue;
     }
     ++memory.allocations;
-    const StringId name = op == kNoRow ? StringId::kEmpty : trace.ops.name[op];
+    const StringId name = op == kNoRow ? events.place[e] : trace.ops.name[op];
     uint32_t& slot = index_of[index(name)];
     if (slot == 0xFFFFFFFFU) {
       slot = static_cast<uint32_t>(by_name.size());
@@ -122,7 +123,8 @@ void analyze_memory(const Context& context, Report& report, std::vector<CannotTe
     memory.peak_allocated_bytes = known(events.allocated_bytes[peak]);
     memory.peak_time_ms = time_ms(peak);
     HostCursor at(context.groups);
-    memory.peak_stage = std::string(stage_name(trace, context.groups, at.stage_at(events.time_ns[peak])));
+    if (!of_allocator(trace) || !trace.windows.empty())  // a snapshot alone has no stages
+      memory.peak_stage = std::string(stage_name(trace, context.groups, at.stage_at(events.time_ns[peak])));
   }
   memory.peak_reserved_bytes = known(reserved_peak);
   for (size_t i = 0; i < by_name.size(); ++i)

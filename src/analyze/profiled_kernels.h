@@ -1,20 +1,25 @@
-// Kernels that Nsight Compute profiled, logged products, metrics pages and what clients saw: what a question to such a
-// recording can be.
+// Kernels that Nsight Compute profiled, logged products, metrics pages, what clients saw and snapshots of memory: what
+// a question to such a recording can be.
 #pragma once
 
 #include "trace/trace.h"
 
 namespace llmprof {
 
-// Whether a recording is the counters of profiled kernels, logs of products, metrics pages of servers or results of
-// their benchmarks, alone: nothing in it has a place in the time of a program.
+// Whether it has a snapshot or the statistics of PyTorch's allocator.
+inline bool of_allocator(const Trace& trace) {
+  return !trace.memory_blocks.empty() || !trace.allocator_figures.empty() || !trace.memory_failures.empty();
+}
+
+// Whether a recording is the counters of profiled kernels, logs of products, metrics pages of servers, results of
+// their benchmarks or the state of an allocator, alone: nothing in it has a place in the time of a program.
 inline bool profiled_only(const Trace& trace) {
   return (!trace.profiled_kernels.empty() || !trace.logged_products.empty() || !trace.scraped_values.empty() ||
-          !trace.client_figures.empty() || !trace.client_requests.empty()) &&
+          !trace.client_figures.empty() || !trace.client_requests.empty() || of_allocator(trace)) &&
          trace.gpu_ops.empty() && trace.graph_launches.empty() && trace.annotations.empty() && trace.recorded.empty();
 }
 
-// Whether it is metrics pages and results of benchmarks alone, of which no GPU is asked for.
+// Whether it is metrics pages, results of benchmarks and an allocator's state alone, of which no GPU is asked for.
 inline bool servers_only(const Trace& trace) {
   return profiled_only(trace) && trace.profiled_kernels.empty() && trace.logged_products.empty();
 }

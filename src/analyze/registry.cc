@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "analyze/analysis.h"
 #include "analyze/ceilings.h"
@@ -59,6 +62,10 @@ constexpr Analysis kAnalyses[] = {
     {"telemetry", "power, energy, clock, temperature, throttling and counters over the window (telemetry)",
      analyze_telemetry, 0},
     {"memory", "device memory peaks, allocating operators, timeline (memory)", analyze_memory, 0},
+    {"memory-snapshot",
+     "PyTorch's allocator by its snapshots and statistics: held, used, by which code, at the peak (allocators, "
+     "memory_places, largest_blocks, out_of_memory)",
+     analyze_memory_snapshot, 0},
     {"overhead", "what recording did to step times, and what it says about its own cost (overhead)", analyze_overhead,
      1},
     {"coverage", "how much of the recording the answers rest on (coverage)", analyze_coverage, 0},
@@ -103,12 +110,18 @@ void describe_source(const Trace& trace, const Groups& groups, Report& report) {
   if (trace.base_unix_ns != 0) report.source.start_unix_ns = trace.base_unix_ns + start;
 }
 
-// Of benchmarks of a server: figures that are not what the requests give.
+// Figures that are not what the requests of a benchmark, or the blocks of a snapshot, give.
 void count_disagreeing(const Report& report, Diagnostics& diagnostics) {
   for (const ClientRunRecord& run : report.client_runs)
     if (run.disagreeing > 0)
       diagnostics.add(DiagnosticId::kOtherFigure, fmt::format("{}: {} of {}", run.source, run.disagreeing, run.checked),
                       static_cast<uint64_t>(run.disagreeing));
+  for (const AllocatorRecord& row : report.allocators)
+    if (row.disagreeing > 0)
+      diagnostics.add(
+          DiagnosticId::kOtherFigure,
+          fmt::format("allocator of device {}: {} of {}", row.device.value_or(0), row.disagreeing, row.checked),
+          static_cast<uint64_t>(row.disagreeing));
 }
 
 void describe_recorded(const Trace& trace, Report& report) {
@@ -124,7 +137,14 @@ void describe_recorded(const Trace& trace, Report& report) {
 bool has_no_place_in_time(const Analysis& analysis) {
   return analysis.run == analyze_profiled_kernels || analysis.run == analyze_logged_products ||
          analysis.run == analyze_client_runs || analysis.run == analyze_server_metrics ||
-         analysis.run == analyze_nccl_log;
+         analysis.run == analyze_nccl_log || analysis.run == analyze_memory_snapshot;
+}
+
+// Leaves so many rows of each device and moment, which stand together.
+template <class Record>
+void cut_of_moments(IfAny<std::vector<Record>>& rows, size_t rows_most) {
+  std::map<std::pair<int64_t, std::string>, size_t> seen;
+  std::erase_if(rows, [&](const Record& row) { return ++seen[{row.device, row.moment}] > rows_most; });
 }
 
 // Where no GPU was used every question about it has one answer, and what to do is one thing.
@@ -210,6 +230,8 @@ void keep_top(Report& report, size_t rows_most) {
   cut(report.kernels_topk);
   cut(report.roofline);  // whose kernels need not be among those
   if (report.memory) cut(report.memory->operators);
+  cut_of_moments(report.memory_places, rows_most);
+  cut_of_moments(report.largest_blocks, rows_most);
   std::set<std::string> kernels;
   std::erase_if(report.launch_sites, [&](const LaunchSiteRecord& row) {
     if (kernels.size() == rows_most && kernels.count(row.kernel) == 0) return true;

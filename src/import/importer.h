@@ -39,6 +39,8 @@ inline constexpr std::string_view kServingImporter = "serving";
 inline constexpr std::string_view kMetricsPageImporter = "prometheus";
 // The importer of what NCCL logs.
 inline constexpr std::string_view kNcclLogImporter = "nccl";
+// The importer of the statistics of PyTorch's allocator.
+inline constexpr std::string_view kMemoryStatsImporter = "memory-stats";
 
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
@@ -49,8 +51,8 @@ Status import_input(InputFile& input, Trace& trace);
 
 // Opens, sniffs, imports and finishes (sorts, checks) one path: a file, or the session folder of `llmprof run`. Errors
 // say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute, logs of cuBLAS,
-// results of server benchmarks, metrics pages of servers and logs of NCCL may stand beside one recording; two
-// recordings cannot be joined.
+// results of server benchmarks, metrics pages of servers, logs of NCCL and statistics of PyTorch's allocator may stand
+// beside one recording; two recordings cannot be joined.
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.

@@ -4,6 +4,8 @@
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
+#include "import/memory_snapshot.h"
+#include "import/memory_stats.h"
 #include "import/nccl_log.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
@@ -49,6 +51,11 @@ std::span<const Importer> importers() {
       Importer{kNcclLogImporter, "log of NCCL (NCCL_DEBUG=INFO), alone or in the output of a program", nccl_log::sniff,
                nccl_log::import,
                "the file is damaged or cut off: copy it again, or let the program that writes it end"},
+      Importer{"memory-snapshot", "snapshot of PyTorch's CUDA memory, written by torch.cuda.memory._dump_snapshot()",
+               memory_snapshot::sniff, memory_snapshot::import,
+               "the file is damaged or cut off: copy it again, or dump it again"},
+      Importer{kMemoryStatsImporter, "torch.cuda.memory_stats() as JSON", memory_stats::sniff, memory_stats::import,
+               "the file is damaged or cut off: write it again with json.dump"},
   };
   return kImporters;
 }

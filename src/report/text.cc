@@ -205,6 +205,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_nccl,
                           text_launch_sites,
                           text_memory,
+                          text_allocators,
                           text_findings,
                           text_cannot_tell,
                           text_foot})

@@ -117,6 +117,7 @@ std::string place_text(const FindingPlace& place);
 std::string text_launch_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_host_places(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_launch_sites(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_allocators(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_memory(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_findings(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_cannot_tell(const Report& report, const RenderOptions& options, const Ink& ink);

@@ -24,7 +24,7 @@ bool nccl_lines(const Report& report) {
 
 bool profiled_alone(const Report& report) {
   return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty() ||
-          !report.metrics_pages.empty() || nccl_lines(report)) &&
+          !report.metrics_pages.empty() || nccl_lines(report) || !report.allocators.empty()) &&
          report.stages.empty();
 }
 
@@ -47,6 +47,10 @@ std::string alone_text(const Report& report) {
     out += fmt::format("{}{} communicator{} of NCCL logged", out.empty() ? "" : ", ", communicators.size(),
                        communicators.size() == 1 ? "" : "s");
   }
+  const size_t allocators = report.allocators.size();
+  if (allocators > 0)
+    out +=
+        fmt::format("{}PyTorch's memory on {} GPU{}", out.empty() ? "" : ", ", allocators, allocators == 1 ? "" : "s");
   return out;
 }
 

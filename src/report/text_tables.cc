@@ -584,6 +584,8 @@ std::string text_memory(const Report& report, const RenderOptions& options, cons
   line += " in tensors";
   if (memory.peak_stage)
     line += fmt::format(" ({}, at {})", printable(*memory.peak_stage), format_ms(memory.peak_time_ms.value_or(0)));
+  else if (memory.peak_time_ms)
+    line += fmt::format(" (at {})", format_ms(*memory.peak_time_ms));
   if (memory.peak_reserved_bytes) line += ", " + format_bytes(*memory.peak_reserved_bytes) + " held by the allocator";
   if (memory.capacity_bytes) line += " of " + format_bytes(*memory.capacity_bytes);
   line += "\n";

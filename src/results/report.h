@@ -611,9 +611,9 @@ LLMPROF_RECORD(WhatIfRecord, "what_ifs",
 LLMPROF_RECORD(LaunchSiteRecord, "launch_sites", "Where the most expensive kernels were seen to be launched from",
                LLMPROF_LAUNCH_SITE_FIELDS)
 
-#define LLMPROF_ALLOCATION_FIELDS(F)                        \
-  F(std::string, name, "", "Innermost operator, or [none]") \
-  F(int64_t, allocations, "", "Blocks allocated")           \
+#define LLMPROF_ALLOCATION_FIELDS(F)                                                   \
+  F(std::string, name, "", "Innermost operator; of a snapshot Python code; or [none]") \
+  F(int64_t, allocations, "", "Blocks allocated")                                      \
   F(double, bytes, "bytes", "Bytes allocated, reused ones counted every time")
 LLMPROF_RECORD(AllocationRecord, "memory_operators", "Operators by device memory allocated", LLMPROF_ALLOCATION_FIELDS)
 
@@ -624,6 +624,64 @@ LLMPROF_RECORD(AllocationRecord, "memory_operators", "Operators by device memory
   F(std::string, stage, "", "Stage on the host at that time")
 LLMPROF_RECORD(MemoryPoint, "memory", "Device memory over time, thinned out; extremes kept",
                LLMPROF_MEMORY_POINT_FIELDS)
+
+// ---- PyTorch's caching allocator, by its snapshots and statistics ----
+
+#define LLMPROF_ALLOCATOR_FIELDS(F)                                                                                 \
+  F(OptInt, device, "", "CUDA device ordinal; none where a file of statistics does not say")                        \
+  F(OptInt, segments, "", "Segments: pieces that it has from the driver")                                           \
+  F(OptInt, live_blocks, "", "Blocks that tensors use")                                                             \
+  F(OptDouble, reserved_bytes, "bytes", "Held from the driver")                                                     \
+  F(OptDouble, active_bytes, "bytes", "In blocks that tensors use, or that wait for another stream")                \
+  F(OptDouble, allocated_bytes, "bytes", "In blocks that tensors use")                                              \
+  F(OptDouble, requested_bytes, "bytes", "What the program asked for of them")                                      \
+  F(OptDouble, fragmentation_bytes, "bytes", "reserved_bytes - allocated_bytes: held and not used")                 \
+  F(OptDouble, rounding_bytes, "bytes", "allocated_bytes - requested_bytes: blocks are larger than asked for")      \
+  F(OptDouble, largest_free_bytes, "bytes", "Largest block that is free: what fits without the driver")             \
+  F(OptDouble, inactive_split_bytes, "bytes", "Free parts of segments that are in use: cannot be given back")       \
+  F(OptInt, events, "", "Allocations and frees in the history; none without one")                                   \
+  F(OptDouble, history_ms, "ms", "From its first event to its last")                                                \
+  F(OptDouble, before_history_bytes, "bytes", "Asked for and in use before its first event: the program is older")  \
+  F(OptInt, unmatched_frees, "", "Frees in it of blocks that were allocated before it")                             \
+  F(OptDouble, history_peak_bytes, "bytes", "Most that was asked for and in use within it")                         \
+  F(OptDouble, history_peak_ms, "ms", "When, since its first event")                                                \
+  F(OptDouble, peak_allocated_bytes, "bytes", "By the statistics: most in blocks that tensors use, of the process") \
+  F(OptDouble, peak_requested_bytes, "bytes", "By the statistics: most that was asked for")                         \
+  F(OptDouble, peak_active_bytes, "bytes", "By the statistics: most of active_bytes")                               \
+  F(OptDouble, peak_reserved_bytes, "bytes", "By the statistics: most of reserved_bytes")                           \
+  F(OptInt, out_of_memory, "", "Allocations that found no memory: by the statistics, else those of the history")    \
+  F(OptInt, retries, "", "By the statistics: driver calls that had to be made again after freeing cached blocks")   \
+  F(int64_t, checked, "", "Figures that the files state and that follow from blocks as well")                       \
+  F(int64_t, disagreeing, "", "Those that differ")
+LLMPROF_RECORD(AllocatorRecord, "allocators", "PyTorch's caching allocator of each GPU", LLMPROF_ALLOCATOR_FIELDS)
+
+#define LLMPROF_MEMORY_PLACE_FIELDS(F)                                                    \
+  F(int64_t, device, "", "CUDA device ordinal")                                           \
+  F(std::string, moment, "", "snapshot, or peak: when the history has the most in use")   \
+  F(std::string, place, "", "file:line function; [before the history], [no Python code]") \
+  F(int64_t, blocks, "", "Blocks in use that it allocated")                               \
+  F(double, bytes, "bytes", "What it asked for of them")                                  \
+  F(OptDouble, frac, "frac", "Share of all that is in use then")
+LLMPROF_RECORD(MemoryPlaceRecord, "memory_places", "Memory in use by the Python code that allocated it",
+               LLMPROF_MEMORY_PLACE_FIELDS)
+
+#define LLMPROF_LARGEST_BLOCK_FIELDS(F)                                                                  \
+  F(int64_t, device, "", "CUDA device ordinal")                                                          \
+  F(std::string, moment, "", "snapshot, or peak: when the history has the most in use")                  \
+  F(double, bytes, "bytes", "What was asked for")                                                        \
+  F(OptDouble, allocated_ms, "ms", "When, since the first event of the history; none where it is older") \
+  F(std::string, place, "", "file:line function; [before the history], [no Python code]")
+LLMPROF_RECORD(LargestBlockRecord, "largest_blocks", "The largest blocks in use", LLMPROF_LARGEST_BLOCK_FIELDS)
+
+#define LLMPROF_MEMORY_FAILURE_FIELDS(F)                             \
+  F(int64_t, device, "", "CUDA device ordinal")                      \
+  F(double, time_ms, "ms", "Since the first event of the history")   \
+  F(OptDouble, requested_bytes, "bytes", "What was asked for")       \
+  F(OptDouble, free_bytes, "bytes", "What the driver had free")      \
+  F(OptDouble, in_use_bytes, "bytes", "Asked for and in use then")   \
+  F(OptDouble, reserved_bytes, "bytes", "Held from the driver then") \
+  F(std::string, place, "", "file:line function; [no Python code]")
+LLMPROF_RECORD(MemoryFailureRecord, "out_of_memory", "Allocations that found no memory", LLMPROF_MEMORY_FAILURE_FIELDS)
 
 #define LLMPROF_EVIDENCE_FIELDS(F)                 \
   F(std::string, metric, "", "What was looked at") \
@@ -914,6 +972,10 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<HostPaceRecord>>, host_pace, "", "How fast its CPU was; left out where nothing tells")    \
   F(std::optional<TelemetryReport>, telemetry, "", "Readings beside the program")                               \
   F(std::optional<MemoryReport>, memory, "", "Device memory")                                                   \
+  F(IfAny<std::vector<AllocatorRecord>>, allocators, "", "Of snapshots of PyTorch's memory; left out without")  \
+  F(IfAny<std::vector<MemoryPlaceRecord>>, memory_places, "", "Of the same; left out without")                  \
+  F(IfAny<std::vector<LargestBlockRecord>>, largest_blocks, "", "Of the same; left out without")                \
+  F(IfAny<std::vector<MemoryFailureRecord>>, out_of_memory, "", "Of the same; left out without")                \
   F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                         \
   F(std::vector<Finding>, findings, "", "The most important first")                                             \
   F(std::vector<CannotTell>, cannot_tell, "", "What this recording does not answer")                            \

@@ -272,14 +272,15 @@ LLMPROF_TABLE(SyncEvents, "sync_events", "Synchronisation records of the GPU: wa
   C(StringId, name, "", "What the profiler was doing")
 LLMPROF_TABLE(Overheads, "overheads", "Time the recorder itself took", LLMPROF_OVERHEAD_COLUMNS)
 
-#define LLMPROF_MEMORY_EVENT_COLUMNS(C)                                                   \
-  C(TimeNs, time_ns, "ns", "When")                                                        \
-  C(Always<ThreadId>, thread, "", "Row in threads")                                       \
-  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 for host memory")                 \
-  C(uint64_t, address, "", "Address of the block")                                        \
-  C(int64_t, bytes, "bytes", "Allocated if positive, freed if negative")                  \
-  C(int64_t, allocated_bytes, "bytes", "In use by tensors after the event, -1 if absent") \
-  C(int64_t, reserved_bytes, "bytes", "Held by the allocator after the event, -1 if absent")
+#define LLMPROF_MEMORY_EVENT_COLUMNS(C)                                                      \
+  C(TimeNs, time_ns, "ns", "When")                                                           \
+  C(Always<ThreadId>, thread, "", "Row in threads")                                          \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 for host memory")                    \
+  C(uint64_t, address, "", "Address of the block")                                           \
+  C(int64_t, bytes, "bytes", "Allocated if positive, freed if negative")                     \
+  C(int64_t, allocated_bytes, "bytes", "In use by tensors after the event, -1 if absent")    \
+  C(int64_t, reserved_bytes, "bytes", "Held by the allocator after the event, -1 if absent") \
+  C(StringId, place, "", "Innermost Python code of it that is not PyTorch's own; empty if absent")
 LLMPROF_TABLE(MemoryEvents, "memory_events", "Allocations and frees", LLMPROF_MEMORY_EVENT_COLUMNS)
 
 #define LLMPROF_COUNTER_COLUMNS(C)                                  \
@@ -570,6 +571,37 @@ LLMPROF_TABLE(ClientFigures, "client_figures", "What a benchmark of a server say
 LLMPROF_TABLE(ScrapedValues, "scraped_values", "Samples of metrics pages of servers (Prometheus, OpenMetrics)",
               LLMPROF_SCRAPED_VALUE_COLUMNS)
 
+// Blocks of PyTorch's caching allocator at the moment of a snapshot.
+#define LLMPROF_MEMORY_BLOCK_COLUMNS(C)                                                           \
+  C(StringId, source, "", "File that it is from")                                                 \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal")                                             \
+  C(uint64_t, segment, "", "Address of the segment that it is part of")                           \
+  C(uint64_t, address, "", "Address")                                                             \
+  C(int64_t, bytes, "bytes", "Size")                                                              \
+  C(int64_t, requested_bytes, "bytes", "What the program asked for, -1 if absent")                \
+  C(StringId, state, "", "active_allocated, active_pending_free or inactive, as the file has it") \
+  C(StringId, pool, "", "large or small, as the file has it")                                     \
+  C(uint64_t, stream, "", "CUDA stream of its segment, as the file has it")                       \
+  C(StringId, place, "", "Innermost Python code that allocated it and is not PyTorch's own; empty if absent")
+LLMPROF_TABLE(MemoryBlocks, "memory_blocks", "Blocks of PyTorch's allocator at a snapshot",
+              LLMPROF_MEMORY_BLOCK_COLUMNS)
+
+#define LLMPROF_MEMORY_FAILURE_COLUMNS(C)                                   \
+  C(TimeNs, time_ns, "ns", "When")                                          \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal")                       \
+  C(int64_t, requested_bytes, "bytes", "What was asked for, -1 if absent")  \
+  C(int64_t, free_bytes, "bytes", "What the driver had free, -1 if absent") \
+  C(StringId, place, "", "Innermost Python code that asked and is not PyTorch's own; empty if absent")
+LLMPROF_TABLE(MemoryFailures, "memory_failures", "Allocations that found no memory", LLMPROF_MEMORY_FAILURE_COLUMNS)
+
+#define LLMPROF_ALLOCATOR_FIGURE_COLUMNS(C)                                           \
+  C(StringId, source, "", "File that it is from")                                     \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 where the file does not say") \
+  C(StringId, name, "", "As PyTorch names it, for example allocated_bytes.all.peak")  \
+  C(double, value, "", "Bytes where the name says so, else a count")
+LLMPROF_TABLE(AllocatorFigures, "allocator_figures", "What PyTorch's allocator says of itself",
+              LLMPROF_ALLOCATOR_FIGURE_COLUMNS)
+
 // ---- derived tables ------------------------------------------------------------------------------------------------
 
 #define LLMPROF_OP_LINK_COLUMNS(C)                                         \
@@ -702,7 +734,10 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(ClientRequests, client_requests)   \
   T(ClientIntervals, client_intervals) \
   T(ClientFigures, client_figures)     \
-  T(ScrapedValues, scraped_values)
+  T(ScrapedValues, scraped_values)     \
+  T(MemoryBlocks, memory_blocks)       \
+  T(MemoryFailures, memory_failures)   \
+  T(AllocatorFigures, allocator_figures)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \

@@ -86,6 +86,11 @@ export function make_pages({ binary, source, web, folder }) {
     ['analyze', join(inputs, 'nccl_job.log')],
   );
   page(
+    'allocator',
+    ['answer', 'allocators', 'memory_places', 'largest_blocks', 'memory', 'recording', 'unknown', 'diagnostics'],
+    ['analyze', join(inputs, 'memory_snapshot.pickle.gz'), join(inputs, 'memory_stats.json')],
+  );
+  page(
     'profiled',
     ['answer', 'profiled_kernels', 'roofline', 'recording', 'unknown'],
     ['analyze', join(inputs, 'ncu_raw_decode.csv.gz')],

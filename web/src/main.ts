@@ -13,7 +13,7 @@ import { add_doctor, add_model } from './sections/model';
 import { add_path } from './sections/path';
 import { add_roofline } from './sections/roofline';
 import { add_memory, add_telemetry } from './sections/series';
-import { add_servers, of_servers_alone } from './sections/servers';
+import { add_allocators, add_servers, of_servers_alone } from './sections/servers';
 import { add_stages } from './sections/stages';
 import { add_timeline } from './sections/timeline';
 import { add_categories, add_idle, add_kernels, add_operators } from './sections/work';
@@ -33,6 +33,7 @@ const sections: Record<string, ((page: Page) => void)[]> = {
     add_idle,
     add_latency,
     add_memory,
+    add_allocators,
     add_telemetry,
     add_recording,
     add_unknown,
@@ -46,8 +47,21 @@ const sections: Record<string, ((page: Page) => void)[]> = {
   doctor: [add_doctor],
 };
 
-/** Of results of benchmarks and metrics pages without a recording beside them. */
-const sections_of_servers = [add_answer, add_servers, add_recording, add_unknown, add_diagnostics];
+function add_memory_if_known(page: Page): void {
+  if (row_of(page.data['memory'])) add_memory(page);
+  else page.claim('memory');
+}
+
+/** Of results of benchmarks, metrics pages and snapshots of memory without a recording beside them. */
+const sections_of_servers = [
+  add_answer,
+  add_servers,
+  add_allocators,
+  add_memory_if_known,
+  add_recording,
+  add_unknown,
+  add_diagnostics,
+];
 
 /** The sides by the names of their runs, without folders. */
 function title_of_diff(data: Result['data']): string {

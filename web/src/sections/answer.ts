@@ -101,7 +101,10 @@ function facts(page: Page): HTMLElement {
     add(linked('#metrics_pages', `${pages} metrics page${pages === 1 ? '' : 's'}`, 'counted'));
   const ranks = rows_of(data['nccl_ranks']).length;
   if (ranks > 0 && !recorded) add(linked('#nccl_ranks', `${ranks} rank${ranks === 1 ? '' : 's'} of NCCL`, 'counted'));
-  if (recorded !== null && (recorded > 0 || profiled + logged + runs + pages + ranks === 0))
+  const allocators = rows_of(data['allocators']).length;
+  if (allocators > 0 && !recorded)
+    add(linked('#allocators', `PyTorch's memory on ${allocators} GPU${allocators === 1 ? '' : 's'}`, 'counted'));
+  if (recorded !== null && (recorded > 0 || profiled + logged + runs + pages + ranks + allocators === 0))
     add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
 }
@@ -465,6 +468,12 @@ const WITHOUT_STEPS = [
     why: 'What clients saw has no steps of a GPU to judge: ',
     what: 'their runs',
     from: 'measured by the benchmark',
+  },
+  {
+    table: 'allocators',
+    why: 'A snapshot of memory has no steps to judge: ',
+    what: 'what is held and used',
+    from: 'counted by PyTorch',
   },
   {
     table: 'server_figures',

@@ -1,4 +1,4 @@
-// What clients of a server saw, what its metrics pages count, and what NCCL's log says.
+// What clients of a server saw, what its metrics pages count, what NCCL's log says, and the state of an allocator.
 import type { Page } from '../page';
 import { rows_of, type Row } from '../result';
 
@@ -13,12 +13,17 @@ const tables = [
   'nccl_warnings',
   'nccl_ranks',
 ];
+const of_allocators = ['allocators', 'out_of_memory', 'memory_places', 'largest_blocks'];
 
 /** Whether there is nothing else: no steps of a GPU, no kernels and no products. */
 export const of_servers_alone = (data: Row): boolean =>
   ['stages', 'profiled_kernels', 'logged_products'].every((key) => rows_of(data[key]).length === 0) &&
-  tables.some((key) => rows_of(data[key]).length > 0);
+  [...tables, ...of_allocators].some((key) => rows_of(data[key]).length > 0);
 
 export function add_servers(page: Page): void {
   for (const table of tables) page.list(table);
+}
+
+export function add_allocators(page: Page): void {
+  for (const table of of_allocators) page.list(table);
 }
