@@ -158,7 +158,8 @@ void add_analyze(Parser& parser) {
               ".spool files), a llmprof trace file, .sqlite of nsys export, output of ncu --csv, logs of cuBLAS and "
               "cuBLASLt, results of server benchmarks, metrics pages of servers or logs of NCCL, alone or beside "
               "another recording, "
-              "output of nvidia-smi dmon or nvidia-smi --query-gpu, snapshot of PyTorch's memory, or - for standard input; or a "
+              "output of nvidia-smi dmon or nvidia-smi --query-gpu, snapshot of PyTorch's memory, or - for standard "
+              "input; or a "
               "run of the store: its number, its name, "
               "last")
       .required()

@@ -24,12 +24,12 @@ std::map<std::string, std::string> columns_of(const Trace& trace) {
   std::map<std::string, std::string> columns;
   trace.for_each_table([&](const auto& table) {
     table.for_each_column([&](const FieldInfo& field, const auto& column) {
-      using Value = typename std::decay_t<decltype(column)>::value_type;
+      using Element = typename std::decay_t<decltype(column)>::value_type;
       std::string& bytes = columns[std::string(table.info().name) + "." + std::string(field.name)];
-      if constexpr (std::is_same_v<Value, StringId>)
+      if constexpr (std::is_same_v<Element, StringId>)
         for (const StringId id : column) bytes.append(trace.text(id)).push_back('\0');
       else
-        bytes.assign(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(Value));
+        bytes.assign(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(Element));
     });
   });
   return columns;
