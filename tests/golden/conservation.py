@@ -84,7 +84,7 @@ def check_report(report, recordings):
     for finding in report["findings"]:
         check_finding(finding)
         check_title(finding, stages, report["source"])
-        check_severity(finding)
+    check_severities(report["findings"], stages)
     for row in report.get("critical_path", []):
         check_critical_path(row, report["critical_path_work"])
     check_latency(report["latency"])
@@ -213,19 +213,34 @@ SEVERITY_MOST = {"first-call-cost": "minor", "compute-bound": "minor", "gemm-sha
 
 
 def check_severity(finding):
-    """The severity is that of the share that the bound promises, or one level lower where the figure is a small part of
-    a request. Bounds are those of the typical step, severity goes by the mean one: a tenth apart."""
+    """The severity is at most that of the share that the bound promises. Bounds are those of the typical step, severity
+    goes by the mean one: a tenth apart. Returns which figure it is of, and between which parts of a request that figure
+    must then be; None where it says nothing."""
     bound, found = finding["bound"], SEVERITIES.index(finding["severity"])
     most = SEVERITIES.index(SEVERITY_MOST.get(finding["id"], "critical"))
     expect(found <= most, f"{finding['id']} is {finding['severity']}")
     if bound is None or not bound["from"]:
-        return
+        return None
     share = 1 - bound["to"] / bound["from"]
-    levels = [sum(share * some >= least for least in (Decimal("0.03"), Decimal("0.1"), Decimal("0.3")))
-              for some in (Decimal("0.9"), Decimal("1.1"))]
-    lower = 1 if bound["metric"].startswith(("TTFT", "TPOT")) else 3  # of other stages their part of the time counts too
-    expect(min(most, levels[0] - lower) <= found <= min(most, levels[1]),
+    levels = [Decimal(0), Decimal("0.03"), Decimal("0.1"), Decimal("0.3"), Decimal("Infinity")]
+    least = levels[found] / (share * Decimal("1.1")) if share > 0 else Decimal(0)
+    expect(found == 0 or (share > 0 and least <= 1),
            f"{finding['id']}: {finding['severity']} although {share:.3f} of {bound['metric']} could go")
+    above = levels[found + 1] / (share * Decimal("0.9")) if share > 0 and found < most else Decimal("Infinity")
+    return bound["metric"], least, min(above, Decimal(1))
+
+
+def check_severities(findings, stages):
+    """Severities of one report agree on what part of a typical request TTFT makes up: the steps behind it are the rest,
+    and where there is nothing before or behind a first token, the other is all of it."""
+    before = any(row["kind"] in ("prefill", "vision") for row in stages)
+    least, most = Decimal(0), Decimal(1 if before else 0)
+    for metric, low, high in filter(None, map(check_severity, findings)):
+        if metric.startswith("TTFT"):
+            least, most = max(least, low), min(most, high)
+        elif metric.startswith("TPOT"):
+            least, most = max(least, 1 - high), min(most, 1 - low)
+    expect(least <= most, f"severities say that TTFT is at least {least:.3f} and at most {most:.3f} of a request")
 
 
 def check_latency(latency):
