@@ -8,6 +8,7 @@
 #include "analyze/kernel_times.h"
 #include "analyze/processor.h"
 #include "analyze/recording_changes.h"
+#include "analyze/unrecorded_pace.h"
 #include "base/statistics.h"
 #include "replay/undisturbed.h"
 
@@ -46,6 +47,7 @@ struct Simulation::Program {
         latencies(replay.latencies()) {
     if (costs.known()) replay::take_recorder_out(replay.timeline(), costs, durations, latencies);
     replay::assume_unseen(costs, latencies);
+    if (costs.known()) fit_to_unrecorded(context, replay, recording, latencies, durations);
     now = replay.windows(durations, latencies);
   }
   const replay::StepReplay replay;

@@ -49,6 +49,55 @@ TEST(WhatIfs, TwiceTheSequencesAreTwiceTheTokens) {
   EXPECT_EQ(row.forbidden, "");
 }
 
+// Launches cost 2 us more while they are recorded, as was measured on the machine, and the code between them takes
+// twice as long, which nothing measured says. Then CUPTI leaves, and steps go on without both: changes are simulated on
+// steps as long as these.
+TEST(WhatIfs, StartFromStepsOfTheUnrecordedLength) {
+  constexpr int kRecordedSteps = 12, kAloneSteps = 12, kLaunches = 40;
+  constexpr int64_t kCallNs = 4'000, kCostNs = 2'000, kCodeNs = 8'000, kKernelNs = 2'000;
+  TestTrace b;
+  int64_t host = kMs, left = 0;
+  for (int s = 0; s < kRecordedSteps + kAloneSteps; ++s) {
+    const bool recorded = s < kRecordedSteps;
+    if (s == kRecordedSteps) left = host - 10'000;
+    const int64_t begin = host;
+    int64_t gpu = 0;
+    for (int i = 0; i < kLaunches; ++i) {
+      const int64_t call_ns = recorded ? kCallNs + kCostNs : kCallNs;
+      gpu = std::max(host + call_ns + 3'000, gpu + 1'000);
+      if (recorded) b.gpu("gemm", gpu, kKernelNs, b.api("cudaLaunchKernel", host, call_ns));
+      gpu += kKernelNs;
+      host += call_ns + (recorded ? 2 * kCodeNs : kCodeNs);
+    }
+    const int64_t returned = std::max(host, gpu) + 3'000;
+    if (recorded) b.api("cudaStreamSynchronize", host, returned - host);
+    b.annotation("decode_step", begin, returned - begin, AnnotationKind::kNvtx);
+    host = returned + 20'000;
+  }
+  b.level(0, left, RecordingLevel::kDefault);
+  b.level(left, host + kMs, RecordingLevel::kLight, 1, "detached");
+  TraceBuilder(b.trace).add<Devices>({.device = 0, .name = b.trace.strings.intern("NVIDIA H100 80GB HBM3")});
+  AnalyzeOptions options;
+  options.what_ifs = {{Change{replay::find_what_if("fast-host")}}, {Change{replay::find_what_if("no-copies")}}};
+  MeasuredCeilings measured;
+  measured.device_key = measured.name = "NVIDIA H100 80GB HBM3";
+  const double call_ns = kCallNs, cost_ns = kCostNs;
+  measured.recorder_ns["launch_512k"] = {call_ns, call_ns + cost_ns, call_ns, 0, 0};
+  measured.recorder_ns["graph_32"] = measured.recorder_ns["graph_256"] = {2'000, 3'000, 3'000, 0, 0};
+  measured.recorder_ns["gpu_kernel"] = measured.recorder_ns["gpu_node"] = {800, 1'000, 0, 0, 0};
+  options.measured = {measured};
+  options.measured_given = true;
+  const Result<Report> report = analyze(b.derive_all(), options);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->undisturbed.size(), 1U);
+  ASSERT_TRUE(report->undisturbed[0].replayed_ms);
+  ASSERT_TRUE(report->undisturbed[0].unrecorded_ms) << report->undisturbed[0].recorded_steps;
+  EXPECT_GT(*report->undisturbed[0].replayed_ms, 1.1 * *report->undisturbed[0].unrecorded_ms) << "not explained";
+  ASSERT_EQ(report->what_ifs.size(), 2U);
+  for (const WhatIfRecord& row : report->what_ifs)
+    EXPECT_NEAR(row.step_ms / *report->undisturbed[0].unrecorded_ms, 1, 0.01) << row.what_if;
+}
+
 TEST(WhatIfs, OtherChangesMakeNoMoreTokens) {
   const Report report = with_what_if(60'000, "fast-host");
   ASSERT_EQ(report.what_ifs.size(), 1U);
