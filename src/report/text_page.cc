@@ -311,11 +311,18 @@ std::string page_foot(const Report& report, const RenderOptions& options, const 
   return ink.dim(wrap_text(out, options.width, "  ", "    "));
 }
 
+// A log of sensors, beside which no program was recorded: its readings are the answer, and asking for stages is idle.
+bool readings_alone(const Report& report) {
+  const auto is_seen = [](const StageTiming& stage) { return stage.kernels > 0 || stage.count > 0; };
+  return report.telemetry && report.source.recorded_ms.ns <= 0 && report.findings.empty() &&
+         std::none_of(report.stages.begin(), report.stages.end(), is_seen);
+}
+
 }  // namespace
 
 std::string text_page(const Report& report, std::string_view head, const RenderOptions& options, const Ink& ink) {
   std::string out(head);
-  const bool profiled = profiled_alone(report);
+  const bool readings = readings_alone(report), profiled = profiled_alone(report) || readings;
   if (!profiled) out += text_latency_or_why(report, options, ink);
   const size_t first = !report.findings.empty() && is_first(report.findings.front()) ? 1 : 0;
   if (first > 0) {
@@ -327,8 +334,9 @@ std::string text_page(const Report& report, std::string_view head, const RenderO
   if (!profiled) out += "\n";
   out += text_profiled_kernels(report, options, ink) + text_logged_products(report, options, ink) +
          text_client_runs(report, options, ink) + text_servers(report, options, ink) + text_nccl(report, options, ink) +
-         text_allocators(report, options, ink) + text_what_ifs(report, options, ink) +
-         stage_lines(report, options, ink) + operation_lines(report, options, ink);
+         text_allocators(report, options, ink) + text_what_ifs(report, options, ink);
+  out += readings ? text_measured(report, options, ink)
+                  : stage_lines(report, options, ink) + operation_lines(report, options, ink);
   const std::string foot = page_foot(report, options, ink);
   const size_t taken = lines_of(finish_page(out, options)) + lines_of(foot);  // as broken for a narrow terminal
   const size_t room = kPageLines > taken ? kPageLines - taken : 0;
