@@ -10,8 +10,8 @@
 
 #include "analyze/counters.h"
 #include "analyze/processor.h"
-#include "analyze/profiled_kernels.h"
 #include "analyze/roof.h"
+#include "analyze/without_program.h"
 #include "base/statistics.h"
 #include "base/text_table.h"
 

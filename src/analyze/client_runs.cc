@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "analyze/profiled_kernels.h"
+#include "analyze/without_program.h"
 #include "base/statistics.h"
 
 namespace llmprof {

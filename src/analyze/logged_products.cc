@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "analyze/profiled_kernels.h"
+#include "analyze/without_program.h"
 #include "base/flat_index.h"
 #include "derive/kernel_rules.h"
 #include "ops/product.h"

@@ -3,7 +3,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/processor.h"
-#include "analyze/profiled_kernels.h"
+#include "analyze/without_program.h"
 #include "derive/recorded_spans.h"
 
 namespace llmprof {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "analyze/profiled_kernels.h"
+#include "analyze/without_program.h"
 
 namespace llmprof {
 namespace {

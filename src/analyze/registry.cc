@@ -13,8 +13,8 @@
 #include "analyze/given_options.h"
 #include "analyze/model_formula.h"
 #include "analyze/processor.h"
-#include "analyze/profiled_kernels.h"
 #include "analyze/step_recording.h"
+#include "analyze/without_program.h"
 #include "base/parallel.h"
 
 namespace llmprof {

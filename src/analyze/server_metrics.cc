@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "analyze/profiled_kernels.h"
 #include "analyze/server_metric_table.h"
+#include "analyze/without_program.h"
 #include "base/flat_index.h"
 #include "trace/nccl_samples.h"
 #include "trace/sample_labels.h"

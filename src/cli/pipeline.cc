@@ -5,8 +5,8 @@
 
 #include <map>
 
-#include "analyze/profiled_kernels.h"
 #include "analyze/timeline_choice.h"
+#include "analyze/without_program.h"
 #include "base/text_table.h"
 #include "derive/recorded_spans.h"
 #include "report/timeline_data.h"

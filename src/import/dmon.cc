@@ -262,13 +262,7 @@ int sniff(std::string_view head) {
 
 Status import(InputFile& input, Trace& trace) {
   DmonReader reader(trace);
-  read_bounded_lines(input, kLineBytesMax, [&](const BoundedLine& line) {
-    if (line.too_long)
-      reader.too_long();
-    else
-      reader.line(line.text, line.cut);
-  });
-  if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
+  smi::read_lines(input, trace, reader);
   if (reader.finish()) return {};
   return fail("expected a line of samples under the header of `nvidia-smi dmon`, found none", input.name(),
               "let dmon run for some intervals: nvidia-smi dmon -s pucm -o DT > FILE");

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/input_file.h"
+#include "import/bounded_lines.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::smi {
@@ -86,5 +88,17 @@ class SmiLog {
   uint64_t line_ = 0, samples_ = 0, assumed_ = 0;
   int64_t first_ns_ = 0, last_ns_ = 0;
 };
+
+// Hands the lines of a log to its reader: line(text, cut), or too_long().
+template <class Reader>
+void read_lines(InputFile& input, Trace& trace, Reader& reader) {
+  read_bounded_lines(input, kLineBytesMax, [&](const BoundedLine& line) {
+    if (line.too_long)
+      reader.too_long();
+    else
+      reader.line(line.text, line.cut);
+  });
+  if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
+}
 
 }  // namespace llmprof::smi

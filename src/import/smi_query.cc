@@ -629,13 +629,7 @@ int sniff(std::string_view head) {
 
 Status import(InputFile& input, Trace& trace) {
   QueryReader reader(trace);
-  read_bounded_lines(input, kLineBytesMax, [&](const BoundedLine& line) {
-    if (line.too_long)
-      reader.too_long();
-    else
-      reader.line(line.text, line.cut);
-  });
-  if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
+  smi::read_lines(input, trace, reader);
   return reader.finish(input.name());
 }
 

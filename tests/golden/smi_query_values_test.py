@@ -75,8 +75,8 @@ def reasons_of(reading):
     for key, text in reading.items():
         if key.endswith("_reasons.active"):
             return int(text, 16)
-    told = [(bit, reading[key]) for name, bit in BITS.items() for key in [f"clocks_event_reasons.{name}"] if key in reading]
-    return sum(bit for bit, text in told if text == "Active") if told else UNKNOWN
+    known = [(bit, reading[key]) for name, bit in BITS.items() for key in [f"clocks_event_reasons.{name}"] if key in reading]
+    return sum(bit for bit, text in known if text == "Active") if known else UNKNOWN
 
 
 def time_of(reading):

@@ -1,5 +1,5 @@
-// Kernels that Nsight Compute profiled, logged products, metrics pages, what clients saw and snapshots of memory: what
-// a question to such a recording can be.
+// Recordings without a program: kernels that Nsight Compute profiled, logged products, metrics pages, what clients saw
+// and snapshots of memory have no place in the time of one, and what is asked of a run is not asked of them.
 #pragma once
 
 #include "trace/trace.h"
