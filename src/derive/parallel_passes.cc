@@ -133,8 +133,10 @@ void join_parallel_passes(Trace& trace, const std::vector<LaunchOrder>& orders, 
   std::vector<Row> joined(steps.size());
   for (size_t s = 0; s < steps.size(); ++s) joined[s] = static_cast<Row>(s);
   std::vector<Following> following;
+  bool any = false;
   for (const auto& [device, of_device] : groups) {
     if (in_groups[device] * 2 < decode_steps[device]) continue;
+    any = true;
     for (const Group& group : of_device) {
       for (size_t s = group.first + 1; s < group.last; ++s) {
         add_part(steps[s], steps[group.first]);
@@ -145,7 +147,7 @@ void join_parallel_passes(Trace& trace, const std::vector<LaunchOrder>& orders, 
       if (followed) following.push_back({static_cast<Row>(group.last), static_cast<Row>(group.first)});
     }
   }
-  if (following.empty()) return;
+  if (!any) return;
   for (StepId& step : trace.gpu_links.step)
     if (step != kNoRow) step = joined[step];
   take_copies(trace, orders, following, steps);

@@ -12,6 +12,7 @@ constexpr int64_t kPartKernel = 50'000;
 struct Parts {
   bool apart = true;    // the second on a stream of its own
   bool waited = false;  // for each part before the next one is launched
+  int steps = kPartSteps;
   TestTrace b = {};
   int64_t ends[kPartSteps] = {};  // of the last wait of each step
 
@@ -37,12 +38,12 @@ struct Parts {
       for (int i = 0; i < kPartLayers; ++i)
         b.graph_node(first + static_cast<uint64_t>(2 * i), b.library_call(1'000 * i, 500, 16, 4096, 4096));
     int64_t host = 1'000'000;
-    for (int64_t& end : ends) {
+    for (int step = 0; step < steps; ++step) {
       const int64_t a = pass(host, 0, 100, 0);
       if (waited) host = read(host + 22'000, a, 0);
       const int64_t c = pass(host + 22'000, apart ? 0 : a, 200, second);
       if (!waited) host = read(host + 50'000, a, 0);
-      end = host = read(host, c, second);
+      ends[step] = host = read(host, c, second);
       host += 30'000;
     }
     b.level(0, host + 1'000'000, RecordingLevel::kDefault);
@@ -73,6 +74,17 @@ TEST(ParallelPasses, PartsOfABatchOnTheirStreamsAreOneStep) {
     EXPECT_EQ(copies[s], 2) << s;
     EXPECT_NEAR(static_cast<double>(steps.end_ns[s]), static_cast<double>(parts.ends[s]), 15e3) << s;
   }
+}
+
+// Nothing follows whose copies could be another's.
+TEST(ParallelPasses, OneStepAloneKeepsBothParts) {
+  Parts parts{.steps = 1};
+  const Trace& trace = parts.made();
+  ASSERT_EQ(trace.steps.size(), 1U);
+  size_t nodes = 0;
+  for (Row op = 0; op < trace.gpu_ops.size(); ++op)
+    nodes += trace.gpu_ops.kind[op] == GpuOpKind::kKernel && trace.gpu_links.step[op] == StepId(0) ? 1 : 0;
+  EXPECT_EQ(nodes, size_t{2 * (2 * kPartLayers + 1)});
 }
 
 TEST(ParallelPasses, AHostThatRunsAheadOnOneStreamHasAStepForEachPass) {
