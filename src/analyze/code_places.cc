@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "analyze/host_places.h"
+
 namespace llmprof {
 namespace {
 
@@ -28,7 +30,7 @@ struct SampledStack {
 };
 
 SampledStack split(const Trace& trace, StringId stack) {
-  SampledStack out{stack, trace.text(stack), {0}, 0};
+  SampledStack out{stack, without_hooks(trace.text(stack)), {0}, 0};
   for (size_t at = out.text.find(kFrameBetween); at != std::string_view::npos; at = out.text.find(kFrameBetween, at)) {
     at += kFrameBetween.size();
     out.begins.push_back(static_cast<uint32_t>(at));

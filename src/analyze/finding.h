@@ -227,6 +227,7 @@ void simulate_findings(const FindingContext& finding, std::vector<Finding>& foun
 void find_launches_block(const FindingContext&);
 void find_launch_bound(const FindingContext&);
 void find_cpu_contention(const FindingContext&);  // find_contention.cc
+void find_python_traced(const FindingContext&);   // find_traced.cc
 void find_cpu_bound_gap(const FindingContext&);
 void find_sync_bound(const FindingContext&);
 void find_allocator_churn(const FindingContext&);

@@ -26,6 +26,11 @@ constexpr FindingRule kRules[] = {
      "waiting for one",
      "the recorder's readings of /proc/PID/task/TID/schedstat", "CPUs of its own, a higher CPU limit",
      find_cpu_contention},
+    {"python-traced",
+     "in half of the stacks of a stage's calls or more, Python has a function that it calls for each line or function, "
+     "and the GPU is idle for 10 % of the stage",
+     "Python stacks of the recorder, which end with what sys.settrace or sys.setprofile was given",
+     "no debugger, coverage or profiler around what is measured", find_python_traced},
     {"cpu-bound-gap",
      "single host gaps of 200 us or more, or more than 60 us of idle time per launch, are at least 10 % of the stage",
      "GPU activities, host operators; Python stacks to name the code", "move host work off the launching thread",

@@ -16,7 +16,21 @@ std::string_view name_of(PlaceKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+namespace {
+constexpr std::string_view kHook = " < [sys.set";  // settrace, setprofile
+}
+
+std::string_view without_hooks(std::string_view stack) { return stack.substr(0, stack.find(kHook)); }
+
+std::string_view hooks_of(std::string_view stack) {
+  const size_t at = stack.find(kHook);
+  if (at == std::string_view::npos) return {};
+  const std::string_view hook = stack.substr(at + kHook.size() - std::string_view("sys.set").size());
+  return hook.substr(0, hook.find(']'));
+}
+
 std::string python_place(std::string_view stack) {
+  stack = without_hooks(stack);
   constexpr size_t kFramesMost = 2;
   constexpr std::string_view kCaller = " < ";
   std::string out;

@@ -24,6 +24,11 @@ struct PlaceSums {
 // (code_places.h); without launches, of which only some are recorded (launch_places.h).
 std::vector<std::vector<PlaceSums>> places_of_stages(const Trace& trace, const Groups& groups);
 
+// What the interpreter calls for each line or function, at the end of a stack as the recorder writes it: "sys.settrace
+// Audit.line (/app/audit.py:7)"; empty where there is none. And the stack without it.
+std::string_view hooks_of(std::string_view stack);
+std::string_view without_hooks(std::string_view stack);
+
 // The two innermost functions of a stack, with the names of their files: "pick (serve.py:40) < decode (serve.py:88)".
 std::string python_place(std::string_view stack);
 // The innermost function of a stack with the name of its file, whatever its line: "pick (serve.py".

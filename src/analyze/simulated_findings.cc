@@ -375,6 +375,23 @@ void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& f
   }
 }
 
+// Times of the host are those of Python slowed down where it calls something for each line: that comes before what they
+// are the reason for.
+void put_tracers_first(std::vector<Finding>& found) {
+  constexpr std::array<std::string_view, 8> kOfHost = {"cpu-bound-gap",   "host-preprocessing", "graphs-in-pieces",
+                                                       kLaunchBound,      kSyncBound,           "allocator-churn",
+                                                       "no-single-cause", "cpu-contention"};
+  for (Finding& tracer : found) {
+    if (tracer.id != "python-traced") continue;
+    for (const Finding& one : found) {
+      const bool of_host = std::find(kOfHost.begin(), kOfHost.end(), one.id) != kOfHost.end();
+      if (!of_host || one.stage != tracer.stage || one.device != tracer.device) continue;
+      if (one.share >= tracer.share) tracer.share = std::nextafter(one.share, 2.0);
+      tracer.severity = std::max(tracer.severity, one.severity);
+    }
+  }
+}
+
 // What a GPU waits for another one is minor where a finding of that one brings most of it: that is the cause.
 void yield_to_late_gpu(std::vector<Finding>& found) {
   constexpr double kMostOf = 0.7;
@@ -459,6 +476,7 @@ void simulate_findings(const FindingContext& finding, std::vector<Finding>& foun
   found = std::move(kept);
   yield_to_late_gpu(found);
   find_no_single_cause(finding, found);
+  put_tracers_first(found);
 }
 
 }  // namespace llmprof

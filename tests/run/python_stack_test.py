@@ -6,6 +6,7 @@
 LIBRARY is python_stack_module.so. ctypes gives up the interpreter's lock around the call, as PyTorch does around calls
 of CUDA. Fails in an interpreter that the reader knows but reads wrongly; skipped (77) in one that it does not know.
 """
+import cProfile
 import copy
 import ctypes
 import mmap
@@ -134,7 +135,7 @@ def modules():
         return read()[0].split(" < ")[1:4]
 
     inside = names["call"](lambda: names["call"](forward))
-    if inside[1] != "[nn.Module]" or not inside[2].startswith("modules.<locals>.<lambda>"):
+    if inside[1] != "[nn.Module]" or "<lambda> (" not in inside[2]:
         failures.append(f"a module's call is not told: {inside}")
     if "[nn.Module]" in names["other"](forward)[:2]:
         failures.append("a call by another package is told as a module's")
@@ -156,6 +157,43 @@ def models():
         wanted = ["read"] + ["llama"] * of_models + ["launch", "models"]
         if frames[:len(wanted)] != wanted:
             failures.append(f"frames of {'models' if of_models else 'the program'}: {frames}, wanted {wanted}")
+
+
+class Audit:
+    def line(self, frame, event, argument):
+        return self.line
+
+
+def hooks():
+    """What sys.settrace and sys.setprofile were given, by function or by the type of C code, and only while it is set."""
+    def function(frame, event, argument):
+        return None
+
+    def last():
+        return [frame for frame in read()[0].split(" < ") if frame.startswith("[sys.")]
+
+    bare = read()[1]
+    place = f"({__file__[-120:]}:{function.__code__.co_firstlineno})"
+    for turn_on, turn_off, wanted in (
+            (lambda: sys.settrace(function), lambda: sys.settrace(None), f"[sys.settrace {name_of(function.__code__)} {place}]"),
+            (lambda: sys.setprofile(function), lambda: sys.setprofile(None), f"[sys.setprofile {name_of(function.__code__)} {place}]"),
+            (lambda: sys.settrace(Audit().line), lambda: sys.settrace(None),
+             f"[sys.settrace {name_of(Audit.line.__code__)} ({__file__[-120:]}:{Audit.line.__code__.co_firstlineno})]")):
+        before = sys.gettrace(), sys.getprofile()
+        turn_on()
+        found, key = last(), read()[1]
+        turn_off()
+        if found != [wanted] or key == bare:
+            failures.append(f"hooks: read {found} for [{wanted}]")
+        if (sys.gettrace(), sys.getprofile()) != before or last():
+            failures.append(f"hooks: {last()} where there is none")
+    if sys.version_info < (3, 12):  # from then on cProfile is called by sys.monitoring, which no thread shows
+        profile = cProfile.Profile()
+        profile.enable()
+        found = last()
+        profile.disable()
+        if len(found) != 1 or not found[0].startswith("[sys.setprofile ") or "Profile" not in found[0]:
+            failures.append(f"hooks: read {found} for cProfile's")
 
 
 def hashes():
@@ -265,6 +303,7 @@ def main():
     all_cases()
     modules()
     models()
+    hooks()
     hashes()
     of_another_thread()
     while_it_runs()

@@ -70,9 +70,10 @@ TEST(Findings, RegistryHoldsEveryIdOnce) {
                          "launches-block",     "cpu-contention",
                          "layout-conversion",  "no-input",
                          "rewritten-weights",  "repeated-weight-reads",
-                         "graphs-in-pieces",   "uneven-gpus"})
+                         "graphs-in-pieces",   "uneven-gpus",
+                         "python-traced"})
     EXPECT_EQ(ids.count(id), 1U) << id;
-  EXPECT_EQ(ids.size(), 58U);
+  EXPECT_EQ(ids.size(), 59U);
 }
 
 TEST(Findings, LaunchBoundGivesTheBusyTimeAsBound) {

@@ -342,6 +342,39 @@ TEST(LivePlanted, AThreadThatWaitsForACpuIsNoHostCode) {
   EXPECT_EQ(first_finding(own), "host-preprocessing");
 }
 
+// Launches of code under sys.settrace: nobody knows what they cost without it.
+TEST(LivePlanted, ATracerComesBeforeWhatItSlowsDown) {
+  Loop loop;
+  loop.busy = 4 * kUs;
+  loop.host = 30 * kUs;
+  const auto place = [](Trace trace, std::string_view stack) {
+    TraceBuilder builder(trace);
+    for (Row row = 0; row < trace.api_calls.size(); ++row)
+      builder.add<HostPlaces>({.start_ns = trace.api_calls.start_ns[row],
+                               .dur_ns = 0,
+                               .thread = trace.api_calls.thread[row],
+                               .kind = PlaceKind::kLaunch,
+                               .stack = builder.text(stack)});
+    return trace;
+  };
+  const std::string plain = "step (/app/serve.py:9) < main (/app/serve.py:30)";
+  const Report report = report_of(place(run_loop(loop), plain + " < [sys.settrace Audit.line (/app/audit.py:7)]"));
+  const Report own = report_of(place(run_loop(loop), plain));
+  ASSERT_EQ(first_finding(report), "python-traced");
+  const Finding& found = report.findings.front();
+  ASSERT_FALSE(found.where.empty());
+  EXPECT_EQ(found.where[0].name, "Audit.line (audit.py:7)");
+  ASSERT_TRUE(found.gain);
+  EXPECT_EQ(found.gain->method, "formula");
+  ASSERT_NE(finding_of(report, "launch-bound"), nullptr);
+  EXPECT_EQ(finding_of(own, "python-traced"), nullptr);
+  EXPECT_EQ(first_finding(own), "launch-bound");
+  // The GPU does not wait: then it costs nothing.
+  loop.busy = 60 * kUs;
+  EXPECT_EQ(finding_of(report_of(place(run_loop(loop), plain + " < [sys.setprofile Profile]")), "python-traced"),
+            nullptr);
+}
+
 // What has its cause in one function, and what every model has everywhere.
 TEST(LivePlanted, PassesOfOneFunctionAreACauseThoseOfAllAreNone) {
   for (const int others : {4, 10}) {

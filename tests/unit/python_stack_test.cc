@@ -26,6 +26,7 @@
 // What the reader looks for in its process. These are not to be found in any other test.
 extern "C" {
 __attribute__((visibility("default"))) char PyCode_Type[8], PyUnicode_Type[8], PyBytes_Type[8];
+__attribute__((visibility("default"))) char PyType_Type[8], PyFunction_Type[32], PyMethod_Type[32];
 __attribute__((visibility("default"))) const char* Py_GetVersion() { return "3.11.2 (made up)"; }
 __attribute__((visibility("default"))) void* PyGILState_GetThisThreadState();
 }
@@ -92,9 +93,34 @@ class MadeUp {
   char* thread(const char* frame) {
     char* const holder = object(16, nullptr);
     put(holder, 8, frame);
-    char* const out = object(64, nullptr);
+    char* const out = object(96, nullptr);
     put(out, 56, holder);
     return out;
+  }
+  // An instance of a type of C.
+  char* instance(const std::string& type_name) {
+    char* const name = object(type_name.size() + 1, nullptr);
+    std::memcpy(name, type_name.data(), type_name.size());
+    char* const type = object(32, PyType_Type);
+    put(type, 24, name);
+    return object(16, type);
+  }
+  char* function(const char* code) {
+    put(PyFunction_Type, 8, static_cast<const void*>(PyType_Type));
+    char* const out = object(56, PyFunction_Type);
+    put(out, 48, code);
+    return out;
+  }
+  char* method(const char* function) {
+    put(PyMethod_Type, 8, static_cast<const void*>(PyType_Type));
+    char* const out = object(24, PyMethod_Type);
+    put(out, 16, function);
+    return out;
+  }
+  // As sys.settrace and sys.setprofile leave them.
+  void hook(char* thread, bool profile, const char* object) {
+    put(thread, profile ? 64 : 72, object == nullptr ? nullptr : memory_);
+    put(thread, profile ? 80 : 88, object);
   }
   char* begin() { return memory_; }
   size_t used() const { return used_; }
@@ -145,6 +171,26 @@ TEST_F(PythonStackTest, BothWaysOfReadingAgree) {
   EXPECT_EQ(stack.thread, of.python);
   char text[kPythonTextMost];
   EXPECT_EQ(std::string(text, python_stack_text(stack, FramesOf::kProgram, text, sizeof text)), kText);
+  EXPECT_EQ(read_text(of.python), kText);
+}
+
+TEST_F(PythonStackTest, WhatIsCalledForEachLineOrFunctionStandsLast) {
+  Three of;
+  PythonStack plain, traced;
+  ASSERT_TRUE(read_python_stack(plain));
+  of.hook(of.python, false, of.method(of.function(of.code("Audit.line", "/app/audit.py", 7, 3))));
+  const std::string with_tracer = std::string(kText) + " < [sys.settrace Audit.line (/app/audit.py:7)]";
+  EXPECT_EQ(read_text(of.python), with_tracer);
+  ASSERT_TRUE(read_python_stack(traced));
+  EXPECT_NE(traced.hash, plain.hash);
+  of.hook(of.python, true, of.instance("_lsprof.Profiler"));
+  EXPECT_EQ(read_text(of.python), with_tracer + " < [sys.setprofile _lsprof.Profiler]");
+  of.hook(of.python, false, nullptr);
+  EXPECT_EQ(read_text(of.python), std::string(kText) + " < [sys.setprofile _lsprof.Profiler]");
+  // What the recorder itself adds is none of the program's; and no object of Python, none.
+  of.hook(of.python, true, of.function(of.code("event", "/x/llmprof_frames.py", 7, 3)));
+  EXPECT_EQ(read_text(of.python), kText);
+  of.hook(of.python, true, of.begin());
   EXPECT_EQ(read_text(of.python), kText);
 }
 

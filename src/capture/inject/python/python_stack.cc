@@ -17,6 +17,7 @@ constexpr int kNone = -1;
 struct Layout {
   int minor;              // of Python 3
   int thread_frame;       // PyThreadState: the innermost frame, or what holds it
+  int thread_hooks;       // c_profilefunc, c_tracefunc, c_profileobj, c_traceobj: 0 where there is none
   int holder_frame;       // _PyCFrame::current_frame; kNone: the thread state has the frame itself
   int frame_code;         // the frame's code
   int frame_back;         // the frame that called it
@@ -33,11 +34,14 @@ struct Layout {
 };
 
 constexpr Layout kLayouts[] = {
-    {10, 24, kNone, 32, 24, kNone, 96, kNone, 40, 104, 112, 120, kNone, 48, 72},
-    {11, 56, 8, 32, 48, 56, kNone, 69, 72, 112, 128, 136, 184, 48, 72},
-    {12, 56, 0, 0, 8, 56, kNone, 70, 68, 112, 128, 136, 192, 40, 56},
+    {10, 24, 56, kNone, 32, 24, kNone, 96, kNone, 40, 104, 112, 120, kNone, 48, 72},
+    {11, 56, 64, 8, 32, 48, 56, kNone, 69, 72, 112, 128, 136, 184, 48, 72},
+    {12, 56, 64, 0, 0, 8, 56, kNone, 70, 68, 112, 128, 136, 192, 40, 56},
 };
 constexpr int kTypeAt = 8;             // of every object
+constexpr int kTypeNameAt = 24;        // of a type: C characters
+constexpr int kMethodFunctionAt = 16;  // of a bound method
+constexpr int kFunctionCodeAt = 48;    // of a function
 constexpr int kSizeAt = 16;            // of str and bytes
 constexpr int kTextStateAt = 32;       // of str
 constexpr int kBytesAt = 32;           // where the content of a bytes object begins
@@ -49,6 +53,9 @@ struct Python {
   const void* code_type = nullptr;
   const void* text_type = nullptr;
   const void* bytes_type = nullptr;
+  const void* type_type = nullptr;
+  const void* function_type = nullptr;  // this and the next may be missing: what is called then has no name
+  const void* method_type = nullptr;
 };
 enum State : uint8_t { kUnknown, kLooking, kAbsent, kReady };
 std::atomic<uint8_t> state;
@@ -95,6 +102,9 @@ void look_for_python() {
   found.code_type = symbol("PyCode_Type");
   found.text_type = symbol("PyUnicode_Type");
   found.bytes_type = symbol("PyBytes_Type");
+  found.type_type = symbol("PyType_Type");
+  found.function_type = symbol("PyFunction_Type");
+  found.method_type = symbol("PyMethod_Type");
   const bool whole = found.layout != nullptr && found.this_thread != nullptr && found.code_type != nullptr &&
                      found.text_type != nullptr && found.bytes_type != nullptr;
   if (whole) python = found;
@@ -228,6 +238,7 @@ class Text {
     }
   }
   size_t used() const { return used_; }
+  void skip(size_t written) { used_ = written; }
 
  private:
   static constexpr int64_t kStringMost = 1 << 24;
@@ -242,6 +253,8 @@ class Text {
 };
 
 constexpr std::string_view kModuleFile = "/torch/nn/modules/module.py";
+constexpr std::string_view kOwnHookFile = "/llmprof_frames.py";  // what --torch adds to a program
+constexpr size_t kHookTextMost = 1000;                           // of both
 
 // Whether a frame is left out.
 bool is_other(std::string_view path, FramesOf frames_of) {
@@ -284,14 +297,31 @@ uint64_t mixed_code(Memory& memory, uint64_t hash, const char* code) {
   return hash;
 }
 
+// The object that sys.settrace or sys.setprofile was given, or what C code set in their place; null where there is
+// none, or where it is no object that such a field holds.
+template <class Memory>
+const char* hook_object(Memory& memory, const char* thread, bool profile) {
+  const int at = python.layout->thread_hooks + (profile ? 0 : 8);
+  if (python.type_type == nullptr || memory.template at<const char*>(thread, at) == nullptr) return nullptr;
+  const char* const object = memory.template at<const char*>(thread, at + 16);
+  if (object == nullptr) return nullptr;
+  const char* const type = memory.template at<const char*>(object, kTypeAt);
+  return has_type(memory, type, python.type_type) ? object : nullptr;
+}
+
 template <class Memory>
 bool read_frames(Memory& memory, PythonStack& stack) {
   const Layout& layout = *python.layout;
   stack.count = 0;
-  const char* frame = memory.template at<const char*>(static_cast<const char*>(stack.thread), layout.thread_frame);
+  const char* const thread = static_cast<const char*>(stack.thread);
+  stack.tracer = hook_object(memory, thread, false);
+  stack.profiler = hook_object(memory, thread, true);
+  const char* frame = memory.template at<const char*>(thread, layout.thread_frame);
   if (layout.holder_frame != kNone && frame != nullptr)
     frame = memory.template at<const char*>(frame, layout.holder_frame);
   uint64_t hash = 0;
+  for (const char* const hook : {stack.tracer, stack.profiler})
+    if (hook != nullptr) hash = mixed(hash, reinterpret_cast<uintptr_t>(hook));
   const int most = 4 * kPythonFramesMost;  // with those of the interpreter, and where changing frames make a circle
   for (int seen = 0; frame != nullptr && stack.count < kPythonFramesMost && seen < most; ++seen) {
     if (layout.frame_owner == kNone || memory.template at<uint8_t>(frame, layout.frame_owner) != kOwnedByCStack) {
@@ -310,10 +340,46 @@ bool read_frames(Memory& memory, PythonStack& stack) {
   return stack.count > 0 && !memory.failed();
 }
 
+// What is called for each line or function: the function itself, or the type of an object of C.
+template <class Memory>
+void add_hook(Memory& memory, std::string_view what, const char* object, Text& out) {
+  constexpr int64_t kPathMost = 120, kNameMost = 60;
+  if (has_type(memory, object, python.method_type)) object = memory.template at<const char*>(object, kMethodFunctionAt);
+  const char* const code = has_type(memory, object, python.function_type)
+                               ? memory.template at<const char*>(object, kFunctionCodeAt)
+                               : nullptr;
+  if (has_type(memory, code, python.code_type)) {
+    char path[4 * kPathMost];
+    Text path_text(path, sizeof path);
+    path_text.add_string(memory, memory.template at<const char*>(code, python.layout->code_file), kPathMost);
+    const std::string_view file(path, path_text.used());
+    if (file.ends_with(kOwnHookFile)) return;
+    out.add(what);
+    out.add_string(memory, memory.template at<const char*>(code, python.layout->code_name), kNameMost);
+    out.add(" (");
+    out.add(file);
+    out.add(':');
+    out.add_number(memory.template at<int32_t>(code, python.layout->code_first_line));
+    out.add(")]");
+    return;
+  }
+  out.add(what);
+  const char* const type = memory.template at<const char*>(object, kTypeAt);
+  const char* const name =
+      has_type(memory, type, python.type_type) ? memory.template at<const char*>(type, kTypeNameAt) : nullptr;
+  for (int64_t i = 0; name != nullptr && i < kNameMost && !memory.failed(); ++i) {
+    const char c = memory.template at<char>(name, i);
+    if (c == 0) break;
+    out.add(c >= ' ' && c < 0x7f ? c : '?');
+  }
+  out.add(']');
+}
+
 template <class Memory>
 size_t frames_text(Memory& memory, const PythonStack& stack, FramesOf frames_of, char* text, size_t size) {
   constexpr int64_t kPathMost = 200, kNameMost = 80;
-  Text out(text, size);
+  const bool hooked = stack.tracer != nullptr || stack.profiler != nullptr;
+  Text out(text, hooked && size > kHookTextMost ? size - kHookTextMost : size);
   const auto add_frame = [&](const PythonFrame& frame) {
     out.add_string(memory, memory.template at<const char*>(frame.code, python.layout->code_name), kNameMost);
     out.add(" (");
@@ -339,7 +405,11 @@ size_t frames_text(Memory& memory, const PythonStack& stack, FramesOf frames_of,
     add_frame(stack.frames[i]);
   }
   if (frames == 0 && stack.count > 0) add_frame(stack.frames[0]);
-  return memory.failed() ? 0 : out.used();
+  Text whole(text, size);
+  whole.skip(out.used());
+  if (stack.tracer != nullptr) add_hook(memory, " < [sys.settrace ", stack.tracer, whole);
+  if (stack.profiler != nullptr) add_hook(memory, " < [sys.setprofile ", stack.profiler, whole);
+  return memory.failed() ? 0 : whole.used();
 }
 
 }  // namespace

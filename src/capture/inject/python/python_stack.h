@@ -33,7 +33,9 @@ struct PythonFrame {
 struct PythonStack {
   const void* thread = nullptr;  // PyThreadState
   int count = 0;
-  uint64_t hash = 0;  // equal for equal frames at equal instructions
+  uint64_t hash = 0;               // equal for equal frames at equal instructions under equal hooks
+  const char* tracer = nullptr;    // what sys.settrace was given: called for each line; null: nothing
+  const char* profiler = nullptr;  // sys.setprofile: called for each function
   PythonFrame frames[kPythonFramesMost];
 };
 
@@ -45,7 +47,8 @@ bool read_python_stack(PythonStack& stack);
 enum class FramesOf : uint8_t { kProgram, kModels };
 
 // "function (path:line) < function (path:line)", innermost first; where one of these functions was called as a module
-// of PyTorch, [nn.Module] stands behind it. Returns the length.
+// of PyTorch, [nn.Module] stands behind it. Last comes what the interpreter calls for each line or function, where the
+// program has set it: "[sys.settrace function (path:line)]", "[sys.setprofile type]". Returns the length.
 size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* text, size_t size);
 
 // The same of another thread while it runs: `thread` is what the thread found itself to be (PythonStack::thread), and
