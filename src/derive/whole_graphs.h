@@ -6,10 +6,9 @@
 #include <string_view>
 
 #include "trace/trace.h"
+#include "trace/whole_graph_name.h"
 
 namespace llmprof {
-
-inline constexpr std::string_view kWholeGraphName = "[CUDA graph, nodes not recorded]";
 
 // Handle of that name in a trace; StringId::kEmpty if it holds no such activity.
 inline StringId whole_graph_name(const Trace& trace) { return trace.strings.find(kWholeGraphName); }

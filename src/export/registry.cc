@@ -9,6 +9,8 @@ constexpr ExportFormat kExportFormats[] = {
     {"perfetto", "a timeline for ui.perfetto.dev: steps, threads, streams, idle time, counters, launches as flows",
      false, false, exporting::write_perfetto},
     {"sqlite", "a database: every table of the trace, with views", false, true, exporting::write_sqlite},
+    {"nsys-sqlite", "the tables of an export of Nsight Systems, for tools that read these", false, true,
+     exporting::write_nsys_sqlite},
     {"csv", "a folder with a file for every table of the trace", true, false, exporting::write_csv},
     {"json", "one document with every table of the trace", false, false, exporting::write_json},
 };

@@ -168,7 +168,7 @@ def check_failures(binary, folder):
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
-    for kind in ("perfetto", "sqlite", "csv", "json"):
+    for kind in ("perfetto", "sqlite", "nsys-sqlite", "csv", "json"):
         place = folder / f"full-{kind}"
         place.mkdir()
         if kind != "csv":

@@ -95,6 +95,15 @@ void check_sqlite(const fs::path& path, std::string_view table, size_t rows) {
   sqlite3_close(database);
 }
 
+// The work of the GPU lies in four tables, one for each kind.
+void check_nsys(const fs::path& path, std::string_view table, size_t rows) {
+  if (table != "gpu_ops") return;
+  check_sqlite(path,
+               "(SELECT 1 FROM CUPTI_ACTIVITY_KIND_KERNEL UNION ALL SELECT 1 FROM CUPTI_ACTIVITY_KIND_MEMCPY UNION ALL "
+               "SELECT 1 FROM CUPTI_ACTIVITY_KIND_MEMSET UNION ALL SELECT 1 FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE)",
+               rows);
+}
+
 // A Trace is packets of field 1, each as long as it says.
 void check_perfetto(const fs::path& path) {
   const std::string bytes = bytes_of(path);
@@ -117,6 +126,7 @@ void check(const ExportFormat& format, const fs::path& path, const Counted& tabl
   if (format.name == "csv") return check_csv(path, table.name, table.rows);
   if (format.name == "json") return check_json(path, table.name, table.rows);
   if (format.name == "sqlite") return check_sqlite(path, table.name, table.rows);
+  if (format.name == "nsys-sqlite") return check_nsys(path, table.name, table.rows);
   if (format.name == "perfetto") return check_perfetto(path);
   broken("nobody checks the format", std::string(format.name));
 }
