@@ -610,8 +610,11 @@ std::vector<StepDraft> detect_on_thread(const Sequence& seq, int32_t device, con
 std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
                                     const TokenEvents& events) {
   if (order.size() == 0) return {};
-  std::map<ThreadId, std::vector<size_t>> launches;
-  for (size_t i = 0; i < order.size(); ++i) launches[order.thread[i]].push_back(i);
+  std::map<ThreadId, std::vector<Row>> launches;
+  // Nearly all of them.
+  launches[order.main_thread].reserve(
+      static_cast<size_t>(std::count(order.thread.begin(), order.thread.end(), order.main_thread)));
+  for (Row i = 0; i < order.size(); ++i) launches[order.thread[i]].push_back(i);
   std::vector<ThreadId> threads;
   for (const auto& [thread, of_thread] : launches)
     if (thread != order.main_thread) threads.push_back(thread);

@@ -157,13 +157,12 @@ void mark_samples(Sequence& seq, const std::vector<TokenEvent>& samplings) {
 
 }  // namespace
 
-Sequence make_sequence(const Trace& trace, const LaunchOrder& order, ThreadId thread,
-                       const std::vector<size_t>& launches, const HostCalls& calls,
-                       const std::vector<TokenEvent>& samplings) {
+Sequence make_sequence(const Trace& trace, const LaunchOrder& order, ThreadId thread, const std::vector<Row>& launches,
+                       const HostCalls& calls, const std::vector<TokenEvent>& samplings) {
   Sequence seq{trace, calls, thread, {}, {}, {}, {}};
   seq.gpu.reserve(launches.size());
   seq.time_ns.reserve(launches.size());
-  for (const size_t i : launches) {
+  for (const Row i : launches) {
     seq.gpu.push_back(order.gpu[i]);
     seq.time_ns.push_back(order.time_ns[i]);
   }

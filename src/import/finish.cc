@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/parallel.h"
+#include "base/zero_pages.h"
 #include "import/importer.h"
 #include "trace/check_trace.h"
 
@@ -123,6 +124,16 @@ Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std
   return counts;
 }
 
+// Most recorders leave some columns of calls and kernels empty.
+void give_back_empty_columns(Trace& trace) {
+  constexpr size_t kBytesMin = size_t{1} << 20;
+  trace.for_each_table([&](auto& table) {
+    table.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+      if (column.size() * sizeof(T) >= kBytesMin) give_back_zero_pages(column.data(), column.size() * sizeof(T));
+    });
+  });
+}
+
 }  // namespace
 
 void finish_import(Trace& trace) {
@@ -213,6 +224,7 @@ void finish_import(Trace& trace) {
     if (counts[i].unsorted != 0 && i < kOfOneFile) trace.diagnostics.add(DiagnosticId::kUnsortedEvents, kTables[i]);
     if (counts[i].repeats != 0) trace.diagnostics.add(DiagnosticId::kDuplicateEvent, kTables[i], counts[i].repeats);
   }
+  give_back_empty_columns(trace);
 }
 
 }  // namespace llmprof

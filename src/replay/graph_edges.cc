@@ -45,7 +45,8 @@ void GraphEdgesOf::follow(GpuOpId op, uint64_t node, std::vector<std::pair<Row, 
         continue;
       }
       // A loop, or an order that the recording contradicts, is no edge of this launch.
-      if (timeline_.in_launch[before] < timeline_.in_launch[op]) followed.emplace_back(op, before);
+      // Those of a launch are in order of their rows.
+      if (before < op) followed.emplace_back(op, before);
     }
   }
   if (through_.size() == 1) return;

@@ -13,7 +13,7 @@ namespace llmprof::replay {
 
 class GraphEdgesOf {
  public:
-  // `timeline` needs launched, launched_begin and in_launch only.
+  // `timeline` needs launched and launched_begin only.
   explicit GraphEdgesOf(const Timeline& timeline) : timeline_(timeline), edges_(timeline.trace.graph_edges) {}
 
   // Appends (activity, one that it follows) for the activities of one launch; false, and nothing, if the recording has

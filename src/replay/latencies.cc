@@ -9,6 +9,7 @@
 
 #include "base/flat_index.h"
 #include "base/statistics.h"
+#include "base/zero_pages.h"
 #include "replay/last_given.h"
 
 namespace llmprof::replay {
@@ -56,7 +57,7 @@ GpuOpId last_before(const Timeline& timeline, GpuOpId op) {
     if (last == kNoRow || timeline.trace.end_of(other) > timeline.trace.end_of(last)) last = other;
   };
   for (const GpuOpId joined : timeline.joined.of(op)) take(joined);
-  if (timeline.on_engine[op] != kNoRow) take(timeline.on_engine[op]);
+  if (const GpuOpId same_way = timeline.before_on_engine(op); same_way != kNoRow) take(same_way);
   return last;
 }
 
@@ -195,7 +196,6 @@ class Fitter {
 
   void follow_pace(Latencies& out) const {
     const size_t calls = timeline_.launched_begin.size() - 1;
-    out.pace.assign(calls, 0);
     // Of each graph the launch before that was learned from, in order of time; calls are by start.
     struct Learned {
       ApiCallId call;
@@ -211,6 +211,8 @@ class Fitter {
       launches.emplace_back(call, graph);
       if (const std::optional<double> ns = pace_of(call, out)) learned[graph].push_back({call, *ns});
     }
+    if (launches.empty()) return;
+    out.pace.assign(calls, 0);
     for (const auto& [call, graph] : launches) {
       const std::vector<Learned>& known = learned[graph];
       if (known.empty()) continue;
@@ -229,6 +231,8 @@ class Fitter {
       }
       out.pace[call] = median_of(std::move(near));
     }
+    // Of the launches of single kernels, which may be most calls, it is 0.
+    give_back_zero_pages(out.pace.data(), out.pace.size() * sizeof(double));
   }
 
   // By its first node and how many it has.
@@ -257,7 +261,7 @@ uint64_t edge_key(const Timeline& timeline, GpuOpId before, GpuOpId op) {
   if (ops.graph_node[op] != 0) return mix_bits(mix_bits(ops.graph_node[before]) ^ ops.graph_node[op]);
   // Without ids of nodes, by what they are and where in the launch.
   const uint64_t names = uint64_t{index(ops.name[before])} << 32 | index(ops.name[op]);
-  return mix_bits(mix_bits(names) ^ timeline.in_launch[op]);
+  return mix_bits(mix_bits(names) ^ timeline.place_in_launch(op));
 }
 
 double Latencies::behind_ns(const Timeline& timeline, GpuOpId before, GpuOpId op) const {

@@ -59,7 +59,7 @@ class Dependencies {
       if (!timeline_.in_graph.of(op).empty()) continue;
       if (timeline_.on_stream[op] != kNoRow) add_done(timeline_.on_stream[op], ran(op));
       for (const GpuOpId before : timeline_.joined.of(op)) add_done(before, ran(op));
-      if (timeline_.on_engine[op] != kNoRow) add_done(timeline_.on_engine[op], ran(op));
+      if (const GpuOpId same_way = timeline_.before_on_engine(op); same_way != kNoRow) add_done(same_way, ran(op));
     }
   }
 

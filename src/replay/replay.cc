@@ -304,6 +304,8 @@ std::vector<StepTime> StepReplay::as_recorded() const {
   const Replayed replayed = run(timeline_, Durations(timeline_), latencies_, stretches_);
   const std::vector<int64_t> starts = step_starts(timeline_, ends_, replayed);
   std::vector<StepTime> out;
+  // A step time is large, and a vector that grows holds its values twice.
+  out.reserve(starts.size() - static_cast<size_t>(std::count(starts.begin(), starts.end(), kNever)));
   for (Row step = 0; step < trace.steps.size(); ++step) {
     if (starts[step] == kNever) continue;
     StepTime time;

@@ -30,19 +30,48 @@ struct CopyOrder {
   bool empty() const { return behind.empty(); }
 };
 
-// What is constant, by row of the trace's tables: to replay something else than was recorded, change it.
+// A value per row: of the recording, or 0 for all; copied when the first is about to be changed, for most are not. Of a
+// recording of millions of kernels the copies would be a good part of what replay needs.
+template <class T>
+class Changeable {
+ public:
+  explicit Changeable(const std::vector<T>& recorded) : recorded_(&recorded), size_(recorded.size()) {}
+  explicit Changeable(size_t size) : size_(size) {}
+
+  size_t size() const { return size_; }
+  T operator[](size_t row) const { return !own_.empty() ? own_[row] : recorded_ != nullptr ? (*recorded_)[row] : T{}; }
+  T& operator[](size_t row) { return own()[row]; }
+  typename std::vector<T>::iterator begin() { return own().begin(); }
+  typename std::vector<T>::iterator end() { return own().end(); }
+
+ private:
+  std::vector<T>& own() {
+    if (!own_.empty()) return own_;
+    if (recorded_ != nullptr)
+      own_ = *recorded_;
+    else
+      own_.resize(size_);
+    return own_;
+  }
+  const std::vector<T>* recorded_ = nullptr;
+  size_t size_;
+  std::vector<T> own_;
+};
+
+// What is constant, by row of the trace's tables: to replay something else than was recorded, change it. The timeline
+// must outlive it.
 struct Durations {
   explicit Durations(const Timeline& timeline);  // as recorded
 
-  std::vector<int64_t> call_ns;    // of calls, waits included: those are replaced where a call waits
+  Changeable<int64_t> call_ns;     // of calls, waits included: those are replaced where a call waits
   std::vector<int64_t> before_ns;  // of the host on its thread: from the end of the call before, or the start of the
                                    // enclosing one, to the call; 0 for the first of a thread
-  std::vector<int64_t> op_ns;      // of activities
+  Changeable<int64_t> op_ns;       // of activities
   // As recorded: none. What a counterfactual (what_if.h) takes away:
-  std::vector<uint8_t> no_wait;  // of calls: returns after call_ns, whatever the GPU does
-  std::vector<uint8_t> gone;     // of activities: takes no time, no place on its stream and no latency
+  Changeable<uint8_t> no_wait;  // of calls: returns after call_ns, whatever the GPU does
+  Changeable<uint8_t> gone;     // of activities: takes no time, no place on its stream and no latency
   // Of activities: launched with the one before it on its stream, in one call.
-  std::vector<uint8_t> with_previous;
+  Changeable<uint8_t> with_previous;
   StreamPairs apart;  // kernels of these wait for each other's no more
   CopyOrder copies;   // empty: copies of a stream follow each other as recorded
   bool meet = true;   // in a collective each GPU waits for the last one to begin (meetings.h)

@@ -148,7 +148,7 @@ class Runner {
         if (durations_.apart.empty() || !is_apart(op, other))
           after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
       };
-      if (timeline_.on_engine[op] != kNoRow) join(timeline_.on_engine[op]);
+      if (const GpuOpId same_way = timeline_.before_on_engine(op); same_way != kNoRow) join(same_way);
       // What its stream has to wait for since then holds for it too, whichever way was meant.
       for (GpuOpId one = op; one != before && one != kNoRow; one = timeline_.on_stream[one])
         for (const GpuOpId other : timeline_.joined.of(one)) {
@@ -228,9 +228,9 @@ Durations::Durations(const Timeline& timeline)
     : call_ns(timeline.trace.api_calls.dur_ns),
       before_ns(timeline.trace.api_calls.size(), 0),
       op_ns(timeline.trace.gpu_ops.dur_ns),
-      no_wait(call_ns.size(), 0),
-      gone(op_ns.size(), 0),
-      with_previous(op_ns.size(), 0) {
+      no_wait(call_ns.size()),
+      gone(op_ns.size()),
+      with_previous(op_ns.size()) {
   for (Row call = 0; call < before_ns.size(); ++call) {
     const ApiCallId before = timeline.before[call];
     if (before == kNoRow) continue;

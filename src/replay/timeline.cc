@@ -131,7 +131,8 @@ class Streams {
     tail.clear();
     last_.assign(end - begin, 1);
     for (uint32_t i = begin; i < end; ++i)
-      for (const GpuOpId before : timeline_.in_graph.of(timeline_.launched[i])) last_[timeline_.in_launch[before]] = 0;
+      for (const GpuOpId before : timeline_.in_graph.of(timeline_.launched[i]))
+        last_[timeline_.place_in_launch(before)] = 0;
     for (uint32_t i = end; i-- > begin;)  // the later ones first: the tail is bounded
       if (last_[i - begin] != 0) add(tail, timeline_.launched[i]);
   }
@@ -175,7 +176,6 @@ void follow_as_seen(const Timeline& timeline, ApiCallId call, Pairs& out) {
 void find_engines(Timeline& timeline) {
   const Trace& trace = timeline.trace;
   const GpuOps& ops = trace.gpu_ops;
-  timeline.on_engine.assign(ops.size(), kNoRow);
   std::map<std::pair<int32_t, CopyPath>, GpuOpId> engines;
   for (GpuOpId op = 0; op < ops.size(); ++op) {
     if (ops.path[op] != CopyPath::kHostToDevice && ops.path[op] != CopyPath::kDeviceToHost) continue;
@@ -184,7 +184,9 @@ void find_engines(Timeline& timeline) {
     const auto [engine, is_first] = engines.try_emplace({trace.device_of(op), ops.path[op]}, op);
     const GpuOpId before = std::exchange(engine->second, op);
     if (is_first || ops.stream[before] == ops.stream[op] || trace.end_of(before) > ops.start_ns[op]) continue;
-    if (trace.gpu_links.api[before] < call) timeline.on_engine[op] = before;
+    if (trace.gpu_links.api[before] >= call) continue;
+    if (timeline.on_engine.empty()) timeline.on_engine.assign(ops.size(), kNoRow);
+    timeline.on_engine[op] = before;
   }
 }
 
@@ -221,6 +223,13 @@ void ActivityLists::take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size
   for (const auto& [row, op] : pairs) ops_[next[row]++] = op;
 }
 
+uint32_t Timeline::place_in_launch(GpuOpId op) const {
+  const ApiCallId call = trace.gpu_links.api[op];
+  if (call == kNoRow) return 0;
+  const auto begin = launched.begin() + launched_begin[call], end = launched.begin() + launched_begin[call + 1];
+  return static_cast<uint32_t>(std::lower_bound(begin, end, op) - begin);
+}
+
 Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording), no_input(recording) {
   const size_t ops = trace.gpu_ops.size(), count = trace.api_calls.size();
   launched_begin.assign(count + 1, 0);
@@ -231,7 +240,6 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording),
   launched.resize(launched_begin.back());
   kinds.resize(ops);
   on_stream.assign(ops, kNoRow);
-  in_launch.assign(ops, 0);
   std::vector<GpuOpId> last_on_stream(trace.streams.size(), kNoRow);
   for (Row op = 0; op < ops; ++op) {
     kinds[op] = start_kind(*this, op);
@@ -240,7 +248,6 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording),
     last = op;
     const ApiCallId call = trace.gpu_links.api[op];
     if (call == kNoRow) continue;
-    in_launch[op] = next[call] - launched_begin[call];
     launched[next[call]++] = op;
   }
   GraphEdgesOf edges(*this);

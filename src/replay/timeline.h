@@ -84,10 +84,9 @@ struct Timeline {
   std::vector<GpuOpId> on_stream;  // the one before it on its stream, kNoRow
   // Of copies between a GPU and the host: the one before it the same way, on another stream. An engine makes those of
   // one way, one after the other, whoever asked for them.
-  std::vector<GpuOpId> on_engine;
-  ActivityLists joined;             // those that its stream was told to wait for since the one before it
-  ActivityLists in_graph;           // of a graph node: those of its launch that it follows; none of a first one
-  std::vector<uint32_t> in_launch;  // how many activities its call launched before it
+  std::vector<GpuOpId> on_engine;  // empty where no copy has any
+  ActivityLists joined;            // those that its stream was told to wait for since the one before it
+  ActivityLists in_graph;          // of a graph node: those of its launch that it follows; none of a first one
   // By call: the one before it on its thread that encloses it (a driver call in a runtime call) or ended before it.
   std::vector<ApiCallId> before;
   std::vector<uint8_t> nested;  // whether that one encloses it
@@ -100,7 +99,7 @@ struct Timeline {
   // By thread: a number of its process.
   std::vector<uint32_t> process;
   // Activities by call, in order of their start.
-  std::vector<GpuOpId> launched;
+  std::vector<GpuOpId> launched;         // in order of their rows, too
   std::vector<uint32_t> launched_begin;  // by call, one more at the end
   // Where GPUs meet; else all empty.
   std::vector<Meeting> meetings;
@@ -115,6 +114,9 @@ struct Timeline {
     return !no_input.empty() && before[call] != kNoRow && nested[call] == 0 &&
            no_input.holds(trace.api_calls.thread[call], end_of(before[call]), start_of(call));
   }
+  GpuOpId before_on_engine(GpuOpId op) const { return on_engine.empty() ? GpuOpId(kNoRow) : on_engine[op]; }
+  // How many activities its call launched before it.
+  uint32_t place_in_launch(GpuOpId op) const;
   bool is_graph_node(GpuOpId op) const { return kinds[op] == StartKind::kGraphNode; }
   Row meeting_of(GpuOpId op) const { return meeting.empty() ? Row(kNoRow) : meeting[op]; }
   bool awaits_device(ApiCallId call, int32_t device) const {

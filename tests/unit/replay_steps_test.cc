@@ -121,6 +121,24 @@ TEST(Replay, ChangesMoveWhatDependsOnThem) {
   }
 }
 
+// Values are those of the recording until one is changed, which leaves the recording and every other copy alone.
+TEST(Replay, ChangesAreOfTheirOwn) {
+  const std::vector<int64_t> recorded{10, 20, 30};
+  Changeable<int64_t> first(recorded);
+  const Changeable<int64_t> unchanged = first;
+  first[1] = 25;
+  Changeable<int64_t> second = first;
+  second[2] = 35;
+  EXPECT_EQ(recorded, (std::vector<int64_t>{10, 20, 30}));
+  EXPECT_EQ(std::vector<int64_t>(first.begin(), first.end()), (std::vector<int64_t>{10, 25, 30}));
+  EXPECT_EQ(std::vector<int64_t>(second.begin(), second.end()), (std::vector<int64_t>{10, 25, 35}));
+  EXPECT_EQ(unchanged[1], 20);
+  Changeable<uint8_t> flags(size_t{2});
+  const Changeable<uint8_t> none = flags;
+  flags[1] = 1;
+  EXPECT_EQ(flags[0] + 10 * flags[1] + 100 * none[1], 10);
+}
+
 // A graph is launched once; its nodes follow each other, also by latencies that differ from edge to edge.
 TEST(Replay, NodesOfAGraphFollowEachOther) {
   TestTrace b;
