@@ -309,7 +309,7 @@ void say_what_queries_lack(const Report& report, bool coarse_enqueue, std::vecto
                   [](const EngineLatencyRecord& row) { return row.figure == "end-to-end"; }))
     cannot_tell.push_back({"Which queries are warm-up?",
                            "trtexec of this age (it writes endToEndMs) exports queries of the warm-up too, unmarked",
-                           "a trtexec of TensorRT 10 leaves them out"});
+                           "newer versions of trtexec leave them out"});
 }
 
 }  // namespace
