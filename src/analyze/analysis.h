@@ -129,6 +129,8 @@ void analyze_logged_products(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_client_runs(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_server_metrics(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_nccl_log(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_nccl_inspector(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_engine(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_launch_sites(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);

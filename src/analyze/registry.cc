@@ -45,6 +45,12 @@ constexpr Analysis kAnalyses[] = {
      "how ranks are connected, collectives and warnings by NCCL's log (nccl_ranks, nccl_links, nccl_collectives, "
      "nccl_choices, nccl_warnings)",
      analyze_nccl_log, 0},
+    {"nccl-inspector", "times and bandwidths of operations by NCCL's Inspector (nccl_operations)",
+     analyze_nccl_inspector, 0},
+    {"engine",
+     "queries and layers of TensorRT's engines by what trtexec exports (engine_latency, engine_profiles, "
+     "engine_layers)",
+     analyze_engine, 0},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
      analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
@@ -124,6 +130,24 @@ void count_disagreeing(const Report& report, Diagnostics& diagnostics) {
           static_cast<uint64_t>(row.disagreeing));
 }
 
+// The same of operations of NCCL, profiles and queries of an engine.
+void count_disagreeing_rates(const Report& report, Diagnostics& diagnostics) {
+  for (const EngineProfileRecord& row : report.engine_profiles)
+    if (row.disagreeing > 0)
+      diagnostics.add(DiagnosticId::kOtherFigure,
+                      fmt::format("{}: {} of {}", row.source.value_or(""), row.disagreeing, row.checked),
+                      static_cast<uint64_t>(row.disagreeing));
+  for (const NcclOperationRecord& row : report.nccl_operations)
+    if (row.disagreeing > 0)
+      diagnostics.add(DiagnosticId::kOtherFigure,
+                      fmt::format("{} of {}: {} of {}", row.operation, row.communicator, row.disagreeing, row.checked),
+                      static_cast<uint64_t>(row.disagreeing));
+  for (const EngineLatencyRecord& row : report.engine_latency)
+    if (row.disagreeing > 0)
+      diagnostics.add(DiagnosticId::kOtherFigure, fmt::format("{}: {} of {}", row.source, row.disagreeing, row.checked),
+                      static_cast<uint64_t>(row.disagreeing));
+}
+
 void describe_recorded(const Trace& trace, Report& report) {
   static constexpr std::array<const char*, 4> kLevels = {"off", "light", "default", "deep"};
   const Recorded& recorded = trace.recorded;
@@ -137,7 +161,8 @@ void describe_recorded(const Trace& trace, Report& report) {
 bool has_no_place_in_time(const Analysis& analysis) {
   return analysis.run == analyze_profiled_kernels || analysis.run == analyze_logged_products ||
          analysis.run == analyze_client_runs || analysis.run == analyze_server_metrics ||
-         analysis.run == analyze_nccl_log || analysis.run == analyze_memory_snapshot;
+         analysis.run == analyze_nccl_log || analysis.run == analyze_nccl_inspector || analysis.run == analyze_engine ||
+         analysis.run == analyze_memory_snapshot;
 }
 
 // Leaves so many rows of each device and moment, which stand together.
@@ -207,6 +232,7 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
       for (const CannotTell& row : notes[i]) report.why_no_latency.push_back(row.why);
   if (report.device) take_arithmetic_of_stages(report.stages, *report.device);
   count_disagreeing(report, diagnostics);
+  count_disagreeing_rates(report, diagnostics);
   check_given_options(context, report, diagnostics);
   report.cannot_tell = std::move(device_notes);
   // Of what has no place in time, questions about time have one answer.

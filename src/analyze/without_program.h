@@ -1,5 +1,6 @@
-// Recordings without a program: kernels that Nsight Compute profiled, logged products, metrics pages, what clients saw
-// and snapshots of memory have no place in the time of one, and what is asked of a run is not asked of them.
+// Recordings without a program: kernels that Nsight Compute profiled, logged products, metrics pages, what clients saw,
+// snapshots of memory and times of an engine have no place in the time of one, and what is asked of a run is not asked
+// of them.
 #pragma once
 
 #include "trace/trace.h"
@@ -11,11 +12,17 @@ inline bool of_allocator(const Trace& trace) {
   return !trace.memory_blocks.empty() || !trace.allocator_figures.empty() || !trace.memory_failures.empty();
 }
 
+// Whether it has layers or queries of an engine of TensorRT.
+inline bool of_engine(const Trace& trace) {
+  return !trace.inspected_layers.empty() || !trace.layer_times.empty() || !trace.engine_queries.empty();
+}
+
 // Whether a recording is the counters of profiled kernels, logs of products, metrics pages of servers, results of
-// their benchmarks or the state of an allocator, alone: nothing in it has a place in the time of a program.
+// their benchmarks, the state of an allocator or what trtexec exports, alone: nothing in it has a place in the time of
+// a program.
 inline bool profiled_only(const Trace& trace) {
   return (!trace.profiled_kernels.empty() || !trace.logged_products.empty() || !trace.scraped_values.empty() ||
-          !trace.client_figures.empty() || !trace.client_requests.empty() || of_allocator(trace)) &&
+          !trace.client_figures.empty() || !trace.client_requests.empty() || of_allocator(trace) || of_engine(trace)) &&
          trace.gpu_ops.empty() && trace.graph_launches.empty() && trace.annotations.empty() && trace.recorded.empty();
 }
 

@@ -111,7 +111,7 @@ std::string_view name_of(Severity severity);
   D(kCutRecord, "cut-record", kDataLoss,                                                                              \
     "A record of a log is incomplete or mixed with that of another thread; it was skipped.")                          \
   D(kOtherFigure, "figure-disagrees", kNotice,                                                                        \
-    "Figures that a benchmark's file states are not what its own requests give; client_runs has both counts.")        \
+    "Figures that a file states are not what its own rows give (requests, blocks, layers, queries).")                 \
   D(kRecorderNote, "recorder-note", kInfo, "The recorder left a remark.")
 
 enum class DiagnosticId : uint8_t {

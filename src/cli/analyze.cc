@@ -156,7 +156,9 @@ void add_analyze(Parser& parser) {
       .option("PATH", options->paths,
               "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
               ".spool files), a llmprof trace file, .sqlite of nsys export, output of ncu --csv, logs of cuBLAS and "
-              "cuBLASLt, results of server benchmarks, metrics pages of servers or logs of NCCL, alone or beside "
+              "cuBLASLt, results of server benchmarks, metrics pages of servers, logs of NCCL or what its Inspector or "
+              "TensorRT's trtexec "
+              "exports, alone or beside "
               "another recording, "
               "output of nvidia-smi dmon or nvidia-smi --query-gpu, snapshot of PyTorch's memory, or - for standard "
               "input; or a "

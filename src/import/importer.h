@@ -42,6 +42,11 @@ inline constexpr std::string_view kNcclLogImporter = "nccl";
 // The importer of the statistics of PyTorch's allocator.
 inline constexpr std::string_view kMemoryStatsImporter = "memory-stats";
 
+// The importer of what NCCL's Inspector writes.
+inline constexpr std::string_view kNcclInspectorImporter = "nccl-inspector";
+// The importer of what TensorRT's trtexec exports.
+inline constexpr std::string_view kTrtexecImporter = "trtexec";
+
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
 
@@ -51,8 +56,8 @@ Status import_input(InputFile& input, Trace& trace);
 
 // Opens, sniffs, imports and finishes (sorts, checks) one path: a file, or the session folder of `llmprof run`. Errors
 // say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute, logs of cuBLAS,
-// results of server benchmarks, metrics pages of servers, logs of NCCL and statistics of PyTorch's allocator may stand
-// beside one recording; two recordings cannot be joined.
+// results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator and exports
+// of TensorRT's trtexec may stand beside one recording; two recordings cannot be joined.
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.

@@ -155,8 +155,9 @@ void JsonStream::skip_line() {
 bool parse_any_number(std::string_view text, double& value) {
   const bool negative = text.starts_with('-');
   const std::string_view digits = negative ? text.substr(1) : text;
-  if (digits == "NaN" || digits == "Infinity") {
-    value = digits == "NaN" ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+  const bool none = digits == "NaN" || digits == "nan";
+  if (none || digits == "Infinity" || digits == "inf") {
+    value = none ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
     if (negative) value = -value;
     return true;
   }

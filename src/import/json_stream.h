@@ -1,5 +1,6 @@
 // JSON documents of any size, one behind another, read token by token. Memory does not depend on the size of the input:
-// of a text only its beginning is kept, and nesting is bounded. Takes the bare NaN and Infinity that Python writes.
+// of a text only its beginning is kept, and nesting is bounded. Takes the bare NaN and Infinity that Python writes, and
+// the nan and inf of C++.
 #pragma once
 
 #include <cstdint>

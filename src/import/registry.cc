@@ -6,6 +6,7 @@
 #include "import/kineto.h"
 #include "import/memory_snapshot.h"
 #include "import/memory_stats.h"
+#include "import/nccl_inspector.h"
 #include "import/nccl_log.h"
 #include "import/ncu.h"
 #include "import/nsys.h"
@@ -14,6 +15,7 @@
 #include "import/session.h"
 #include "import/smi_query.h"
 #include "import/trace_importer.h"
+#include "import/trtexec.h"
 
 namespace llmprof {
 
@@ -51,11 +53,18 @@ std::span<const Importer> importers() {
       Importer{kNcclLogImporter, "log of NCCL (NCCL_DEBUG=INFO), alone or in the output of a program", nccl_log::sniff,
                nccl_log::import,
                "the file is damaged or cut off: copy it again, or let the program that writes it end"},
+      Importer{kNcclInspectorImporter, "what NCCL's Inspector writes (NCCL_INSPECTOR_ENABLE=1): one file or more",
+               nccl_inspector::sniff, nccl_inspector::import,
+               "the file is damaged or cut off: copy it again, or let the program that writes it end"},
       Importer{"memory-snapshot", "snapshot of PyTorch's CUDA memory, written by torch.cuda.memory._dump_snapshot()",
                memory_snapshot::sniff, memory_snapshot::import,
                "the file is damaged or cut off: copy it again, or dump it again"},
       Importer{kMemoryStatsImporter, "torch.cuda.memory_stats() as JSON", memory_stats::sniff, memory_stats::import,
                "the file is damaged or cut off: write it again with json.dump"},
+      Importer{kTrtexecImporter,
+               "TensorRT's trtexec as JSON: --exportTimes, --exportProfile, --exportLayerInfo, one or more",
+               trtexec::sniff, trtexec::import,
+               "the file is damaged or cut off: copy it again, or let trtexec end before it is read"},
   };
   return kImporters;
 }

@@ -203,6 +203,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_client_runs,
                           text_servers,
                           text_nccl,
+                          text_engine,
                           text_launch_sites,
                           text_memory,
                           text_allocators,

@@ -1,4 +1,4 @@
-// Communicators, connections and collectives by NCCL's log.
+// Communicators, connections and collectives by NCCL's log, and operations by its Inspector.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -144,12 +144,42 @@ std::string text_nccl_warnings(const Report& report, const RenderOptions& option
   return out + rest_text(report.nccl_warnings.size(), most, ink) + "\n";
 }
 
+std::string text_nccl_operations(const Report& report, const RenderOptions& options, const Ink& ink) {
+  if (report.nccl_operations.empty()) return {};
+  TextTable table({{"communicator", kLeft, 24, 2},
+                   {"operation", kLeft},
+                   {"algorithm", kLeft, 0, 4},
+                   {"protocol", kLeft, 0, 4},
+                   {"size", kRight},
+                   {"ranks", kRight, 0, 3},
+                   {"count", kRight},
+                   {"median", kRight},
+                   {"p99", kRight, 0, 1},
+                   {"bus GB/s", kRight},
+                   {"least", kRight, 0, 2},
+                   {"all", kRight, 0, 5}});
+  const auto rate = [](const OptDouble& gbs) { return gbs ? format_rate(*gbs) : std::string("-"); };
+  const size_t most = most_rows(options, 16);
+  size_t shown = 0;
+  for (const NcclOperationRecord& row : report.nccl_operations) {
+    if (++shown > most) break;
+    table.add_row({printable(row.name.value_or(row.communicator)), printable(row.operation),
+                   printable(row.algorithm.value_or("-")), printable(row.protocol.value_or("-")),
+                   format_bytes(row.bytes), fmt::format("{} of {}", row.ranks_logged, row.ranks),
+                   format_count(static_cast<double>(row.operations)), format_ms(row.median_us / 1e3),
+                   format_ms(row.p99_us / 1e3), rate(row.bus_gbs), rate(row.bus_least_gbs), format_ms(row.total_ms)});
+  }
+  return title(ink, "NCCL's operations", "by its Inspector, of all ranks that were logged; bus: median") +
+         table.render("  ", options) + rest_text(report.nccl_operations.size(), most, ink) + "\n";
+}
+
 }  // namespace
 
 std::string text_nccl(const Report& report, const RenderOptions& options, const Ink& ink) {
   if (options.one_page && !profiled_alone(report)) return {};
   return text_nccl_links(report, options, ink) + text_nccl_calls(report, options, ink) +
-         text_nccl_choices(report, options, ink) + text_nccl_warnings(report, options, ink);
+         text_nccl_choices(report, options, ink) + text_nccl_operations(report, options, ink) +
+         text_nccl_warnings(report, options, ink);
 }
 
 }  // namespace llmprof

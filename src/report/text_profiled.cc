@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,14 +18,30 @@ namespace {
 
 bool nccl_lines(const Report& report) {
   return !report.nccl_ranks.empty() || !report.nccl_links.empty() || !report.nccl_collectives.empty() ||
-         !report.nccl_choices.empty() || !report.nccl_warnings.empty();
+         !report.nccl_operations.empty() || !report.nccl_choices.empty() || !report.nccl_warnings.empty();
+}
+
+bool engine_lines(const Report& report) { return !report.engine_profiles.empty() || !report.engine_latency.empty(); }
+
+// The layers of the table, and the queries of the largest count of a figure of each file.
+std::string engine_in_words(const Report& report) {
+  std::map<std::string, int64_t> queries;
+  for (const EngineLatencyRecord& row : report.engine_latency)
+    queries[row.source] = std::max(queries[row.source], row.queries);
+  int64_t all = 0;
+  for (const auto& [source, count] : queries) all += count;
+  std::string out;
+  if (all > 0) out = fmt::format("{} queries", format_count(static_cast<double>(all)));
+  if (const size_t layers = report.engine_layers.size(); layers > 0)
+    out += fmt::format("{}{} layers", out.empty() ? "" : " and ", format_count(static_cast<double>(layers)));
+  return out + " of an engine of TensorRT";
 }
 
 }  // namespace
 
 bool profiled_alone(const Report& report) {
   return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty() ||
-          !report.metrics_pages.empty() || nccl_lines(report) || !report.allocators.empty()) &&
+          !report.metrics_pages.empty() || nccl_lines(report) || !report.allocators.empty() || engine_lines(report)) &&
          report.stages.empty();
 }
 
@@ -44,9 +61,11 @@ std::string alone_text(const Report& report) {
   if (nccl_lines(report)) {
     std::set<std::string> communicators;
     for (const NcclRankRecord& row : report.nccl_ranks) communicators.insert(row.communicator);
+    for (const NcclOperationRecord& row : report.nccl_operations) communicators.insert(row.communicator);
     out += fmt::format("{}{} communicator{} of NCCL logged", out.empty() ? "" : ", ", communicators.size(),
                        communicators.size() == 1 ? "" : "s");
   }
+  if (engine_lines(report)) out += (out.empty() ? "" : ", ") + engine_in_words(report);
   const size_t allocators = report.allocators.size();
   if (allocators > 0)
     out +=

@@ -683,6 +683,83 @@ LLMPROF_RECORD(LargestBlockRecord, "largest_blocks", "The largest blocks in use"
   F(std::string, place, "", "file:line function; [no Python code]")
 LLMPROF_RECORD(MemoryFailureRecord, "out_of_memory", "Allocations that found no memory", LLMPROF_MEMORY_FAILURE_FIELDS)
 
+#define LLMPROF_NCCL_OPERATION_FIELDS(F)                                                      \
+  F(std::string, communicator, "", "Its hash")                                                \
+  F(OptText, name, "", "Name that the program gave it")                                       \
+  F(std::string, operation, "", "AllReduce, Send, ...")                                       \
+  F(OptText, algorithm, "", "RING, TREE, ...; none where the file does not say")              \
+  F(OptText, protocol, "", "LL, LL128, SIMPLE; none where the file does not say")             \
+  F(OptText, timing, "", "How it was timed: kernel_gpu, kernel_cpu, collective_cpu")          \
+  F(double, bytes, "bytes", "Size of one")                                                    \
+  F(int64_t, ranks, "", "Ranks of the communicator")                                          \
+  F(OptInt, nodes, "", "Hosts of the communicator")                                           \
+  F(int64_t, ranks_logged, "", "Ranks whose files have it")                                   \
+  F(int64_t, operations, "", "How many, of all ranks that were logged")                       \
+  F(double, total_ms, "ms", "Sum of their times over those ranks")                            \
+  F(double, median_us, "us", "Time of one: median")                                           \
+  F(double, p99_us, "us", "99th percentile of it")                                            \
+  F(double, most_us, "us", "Most")                                                            \
+  F(OptDouble, algorithm_gbs, "GB/s", "Size over time as the file states it: median")         \
+  F(OptDouble, bus_gbs, "GB/s", "What a link carries, as the file states it: median")         \
+  F(OptDouble, bus_least_gbs, "GB/s", "Least of it")                                          \
+  F(int64_t, checked, "", "Those whose stated algorithm_gbs was compared with size and time") \
+  F(int64_t, disagreeing, "", "Those that differ")
+LLMPROF_RECORD(NcclOperationRecord, "nccl_operations",
+               "Operations of one kind and size by NCCL's Inspector, the most time first",
+               LLMPROF_NCCL_OPERATION_FIELDS)
+
+// ---- TensorRT's engines, by what trtexec exports ----
+
+#define LLMPROF_ENGINE_PROFILE_FIELDS(F)                                                                               \
+  F(OptText, source, "", "File of --exportProfile; none where there are layers and no times of them")                  \
+  F(OptText, layers_source, "", "File of --exportLayerInfo that has most of its names; none without one that has any") \
+  F(OptInt, iterations, "", "Iterations that were timed")                                                              \
+  F(OptDouble, iteration_ms, "ms", "Sum of the times of its layers, by iteration")                                     \
+  F(int64_t, timed_layers, "", "Layers with a time")                                                                   \
+  F(int64_t, described_layers, "", "Layers of the layer information")                                                  \
+  F(int64_t, matched, "", "Layers in both, by name; of equal names the first with the first")                          \
+  F(int64_t, times_only, "", "Layers with a time that the layer information lacks")                                    \
+  F(int64_t, layers_only, "", "Layers of the layer information without a time")                                        \
+  F(OptDouble, unmatched_frac, "frac", "Share of the time in layers that the layer information lacks")                 \
+  F(int64_t, checked, "", "Figures that the file states and that follow from its times as well")                       \
+  F(int64_t, disagreeing, "", "Those that differ")
+LLMPROF_RECORD(EngineProfileRecord, "engine_profiles", "Profiles of TensorRT engines and the layers they belong to",
+               LLMPROF_ENGINE_PROFILE_FIELDS)
+
+#define LLMPROF_ENGINE_LAYER_FIELDS(F)                                                                             \
+  F(OptText, source, "", "Profile that its time is from")                                                          \
+  F(std::string, name, "", "Name")                                                                                 \
+  F(std::string, found_in, "", "both, times (of the profile alone) or layers (of the layer information alone)")    \
+  F(OptText, type, "", "Type")                                                                                     \
+  F(OptDouble, iteration_ms, "ms", "Its time by iteration: total_ms / iterations")                                 \
+  F(OptDouble, frac, "frac", "Share of the time of all layers of the profile")                                     \
+  F(OptDouble, total_ms, "ms", "Time in all iterations")                                                           \
+  F(OptDouble, mean_ms, "ms", "Time of a run of it, as the file states it; a run may not come in every iteration") \
+  F(OptDouble, median_ms, "ms", "Median of its runs, as the file states it")                                       \
+  F(OptText, tactic, "", "Implementation that TensorRT took: its name, else its number")                           \
+  F(OptText, inputs, "", "Dimensions and format of each; -1 is a dimension that is not fixed")                     \
+  F(OptText, outputs, "", "The same of its outputs")                                                               \
+  F(OptInt, stream, "", "Stream of the engine that it runs on")                                                    \
+  F(OptText, metadata, "", "Layers of the network that it was made of")
+LLMPROF_RECORD(EngineLayerRecord, "engine_layers", "Layers of TensorRT engines, the most time first",
+               LLMPROF_ENGINE_LAYER_FIELDS)
+
+#define LLMPROF_ENGINE_LATENCY_FIELDS(F)                                                                      \
+  F(std::string, source, "", "File of --exportTimes")                                                         \
+  F(std::string, figure, "", "latency (h2d + gpu-compute + d2h), gpu-compute, h2d, d2h, enqueue, end-to-end") \
+  F(int64_t, queries, "", "Queries that have it")                                                             \
+  F(double, mean_ms, "ms", "Mean")                                                                            \
+  F(double, median_ms, "ms", "Median")                                                                        \
+  F(double, p90_ms, "ms", "90th percentile")                                                                  \
+  F(double, p95_ms, "ms", "95th percentile")                                                                  \
+  F(double, p99_ms, "ms", "99th percentile")                                                                  \
+  F(double, least_ms, "ms", "Least")                                                                          \
+  F(double, most_ms, "ms", "Most")                                                                            \
+  F(int64_t, checked, "", "Of latency: queries that state it beside its parts")                               \
+  F(int64_t, disagreeing, "", "Those whose parts have another sum")
+LLMPROF_RECORD(EngineLatencyRecord, "engine_latency", "Times of queries of a TensorRT engine",
+               LLMPROF_ENGINE_LATENCY_FIELDS)
+
 #define LLMPROF_EVIDENCE_FIELDS(F)                 \
   F(std::string, metric, "", "What was looked at") \
   F(OptDouble, value, "", "Its value in this run") \
@@ -957,6 +1034,10 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<NcclCollectiveRecord>>, nccl_collectives, "", "Of the same; left out without it")         \
   F(IfAny<std::vector<NcclChoiceRecord>>, nccl_choices, "", "Of the same; left out without it")                 \
   F(IfAny<std::vector<NcclWarningRecord>>, nccl_warnings, "", "Of the same; left out without it")               \
+  F(IfAny<std::vector<NcclOperationRecord>>, nccl_operations, "", "Of NCCL's Inspector; left out without it")   \
+  F(IfAny<std::vector<EngineLatencyRecord>>, engine_latency, "", "Of TensorRT's trtexec; left out without it")  \
+  F(IfAny<std::vector<EngineProfileRecord>>, engine_profiles, "", "Of the same; left out without it")           \
+  F(IfAny<std::vector<EngineLayerRecord>>, engine_layers, "", "Of the same; left out without it")               \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \

@@ -1,5 +1,5 @@
-// What NCCL's log says, as labelled values of scraped_values: facts that have no place in time, each with its labels.
-// Their type tells them from the samples of metrics pages.
+// What NCCL's log and its Inspector say, as labelled values of scraped_values: facts that have no place in time, each
+// with its labels. Their type tells them from the samples of metrics pages.
 #pragma once
 
 #include <string_view>
@@ -20,5 +20,16 @@ inline constexpr std::string_view kChoiceCalls = "nccl_choice_calls", kChoiceByt
                                   kChoiceBytesMax = "nccl_choice_bytes_max", kChoiceChannels = "nccl_choice_channels";
 // host, place, text; the value is how often.
 inline constexpr std::string_view kWarning = "nccl_warnings";
+
+// ---- of NCCL's Inspector ----
+
+inline constexpr std::string_view kInspectorType = "nccl-inspector";
+// An operation: communicator, name, host, process, rank, ranks, nodes, operation, algorithm, protocol, timing, bytes.
+// Microseconds, and what the file states in GB/s.
+inline constexpr std::string_view kInspectorTime = "nccl_operation_us",
+                                  kInspectorAlgorithmRate = "nccl_operation_algorithm_gbs",
+                                  kInspectorBusRate = "nccl_operation_bus_gbs";
+// communicator, rank, kind (coll or p2p), host, process; the value is how many operations it lost.
+inline constexpr std::string_view kInspectorDropped = "nccl_operations_dropped";
 
 }  // namespace llmprof::nccl

@@ -602,6 +602,42 @@ LLMPROF_TABLE(MemoryFailures, "memory_failures", "Allocations that found no memo
 LLMPROF_TABLE(AllocatorFigures, "allocator_figures", "What PyTorch's allocator says of itself",
               LLMPROF_ALLOCATOR_FIGURE_COLUMNS)
 
+// What TensorRT's trtexec writes: layers of an engine by its inspector, their times by the profiler, and queries.
+#define LLMPROF_INSPECTED_LAYER_COLUMNS(C)                                                               \
+  C(StringId, source, "", "File that it is from; its rows are in the engine's order")                    \
+  C(StringId, name, "", "Name")                                                                          \
+  C(StringId, type, "", "LayerType; empty where the file has names alone")                               \
+  C(StringId, tactic, "", "TacticName, else TacticValue; empty if absent")                               \
+  C(StringId, inputs, "", "Dimensions and format of each, for example [1,128,768] Half; [768,768] Half") \
+  C(StringId, outputs, "", "The same of its outputs")                                                    \
+  C(int64_t, stream, "", "StreamId: stream of the engine that it runs on, -1 if absent")                 \
+  C(StringId, metadata, "", "Metadata: layers of the network that it was made of; empty if absent")
+LLMPROF_TABLE(InspectedLayers, "inspected_layers", "Layers of TensorRT engines, as their inspector says",
+              LLMPROF_INSPECTED_LAYER_COLUMNS)
+
+#define LLMPROF_LAYER_TIME_COLUMNS(C)                                                       \
+  C(StringId, source, "", "File that it is from; its rows are in the order of the profile") \
+  C(StringId, name, "", "Name of the layer")                                                \
+  C(int64_t, iterations, "", "Iterations of the whole profile (count), -1 if absent")       \
+  C(int64_t, total_ns, "ns", "Time in all iterations (timeMs), -1 if absent")               \
+  C(int64_t, mean_ns, "ns", "Time of a run of it (averageMs), -1 if absent")                \
+  C(int64_t, median_ns, "ns", "Median of its runs (medianMs), -1 if absent")                \
+  C(double, stated_frac, "frac", "Share of the profile as the file states it (percentage); not a number if absent")
+LLMPROF_TABLE(LayerTimes, "layer_times", "Times of layers by TensorRT's profiler, as trtexec sums them up",
+              LLMPROF_LAYER_TIME_COLUMNS)
+
+#define LLMPROF_ENGINE_QUERY_COLUMNS(C)                                                                     \
+  C(StringId, source, "", "File that it is from; its rows are in the order of the file")                    \
+  C(int64_t, compute_start_ns, "ns", "When its kernels began, since the program's own start; -1 if absent") \
+  C(int64_t, enqueue_ns, "ns", "Host time to enqueue it, -1 if absent")                                     \
+  C(int64_t, h2d_ns, "ns", "Copying its inputs to the GPU, -1 if absent")                                   \
+  C(int64_t, compute_ns, "ns", "From the start of its first kernel to the end of its last, -1 if absent")   \
+  C(int64_t, d2h_ns, "ns", "Copying its outputs to the host, -1 if absent")                                 \
+  C(int64_t, latency_ns, "ns", "Sum of the three as the file states it, -1 if absent")                      \
+  C(int64_t, end_to_end_ns, "ns", "From the start of its first copy to the end of its last, -1 if absent")
+LLMPROF_TABLE(EngineQueries, "engine_queries", "Queries of a TensorRT engine, as trtexec timed them",
+              LLMPROF_ENGINE_QUERY_COLUMNS)
+
 // ---- derived tables ------------------------------------------------------------------------------------------------
 
 #define LLMPROF_OP_LINK_COLUMNS(C)                                         \
@@ -696,48 +732,51 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
               LLMPROF_BUSY_COLUMNS)
 
 // Visits every table: (member of Trace, type). Saving, loading, `llmprof list metrics` and the docs walk this.
-#define LLMPROF_IMPORTED_TABLES(T)     \
-  T(Threads, threads)                  \
-  T(Devices, devices)                  \
-  T(Streams, streams)                  \
-  T(Signatures, signatures)            \
-  T(Inputs, inputs)                    \
-  T(InputNumbers, input_numbers)       \
-  T(Ops, ops)                          \
-  T(Annotations, annotations)          \
-  T(PythonCalls, python_calls)         \
-  T(ApiCalls, api_calls)               \
-  T(LaunchConfigs, launch_configs)     \
-  T(GpuOps, gpu_ops)                   \
-  T(Collectives, collectives)          \
-  T(SyncEvents, sync_events)           \
-  T(Overheads, overheads)              \
-  T(MemoryEvents, memory_events)       \
-  T(Counters, counters)                \
-  T(LibraryCalls, library_calls)       \
-  T(GraphNodes, graph_nodes)           \
-  T(NodePlaces, node_places)           \
-  T(GraphEdges, graph_edges)           \
-  T(GraphLaunches, graph_launches)     \
-  T(LaunchSites, launch_sites)         \
-  T(RecurringCalls, recurring_calls)   \
-  T(ProductRows, product_rows)         \
-  T(HostPlaces, host_places)           \
-  T(HostPaces, host_paces)             \
-  T(CpuReadings, cpu_readings)         \
-  T(Recorded, recorded)                \
-  T(GpuSamples, gpu_samples)           \
-  T(NvmlSamples, nvml_samples)         \
-  T(ProfiledKernels, profiled_kernels) \
-  T(KernelCounters, kernel_counters)   \
-  T(LoggedProducts, logged_products)   \
-  T(ClientRequests, client_requests)   \
-  T(ClientIntervals, client_intervals) \
-  T(ClientFigures, client_figures)     \
-  T(ScrapedValues, scraped_values)     \
-  T(MemoryBlocks, memory_blocks)       \
-  T(MemoryFailures, memory_failures)   \
-  T(AllocatorFigures, allocator_figures)
+#define LLMPROF_IMPORTED_TABLES(T)       \
+  T(Threads, threads)                    \
+  T(Devices, devices)                    \
+  T(Streams, streams)                    \
+  T(Signatures, signatures)              \
+  T(Inputs, inputs)                      \
+  T(InputNumbers, input_numbers)         \
+  T(Ops, ops)                            \
+  T(Annotations, annotations)            \
+  T(PythonCalls, python_calls)           \
+  T(ApiCalls, api_calls)                 \
+  T(LaunchConfigs, launch_configs)       \
+  T(GpuOps, gpu_ops)                     \
+  T(Collectives, collectives)            \
+  T(SyncEvents, sync_events)             \
+  T(Overheads, overheads)                \
+  T(MemoryEvents, memory_events)         \
+  T(Counters, counters)                  \
+  T(LibraryCalls, library_calls)         \
+  T(GraphNodes, graph_nodes)             \
+  T(NodePlaces, node_places)             \
+  T(GraphEdges, graph_edges)             \
+  T(GraphLaunches, graph_launches)       \
+  T(LaunchSites, launch_sites)           \
+  T(RecurringCalls, recurring_calls)     \
+  T(ProductRows, product_rows)           \
+  T(HostPlaces, host_places)             \
+  T(HostPaces, host_paces)               \
+  T(CpuReadings, cpu_readings)           \
+  T(Recorded, recorded)                  \
+  T(GpuSamples, gpu_samples)             \
+  T(NvmlSamples, nvml_samples)           \
+  T(ProfiledKernels, profiled_kernels)   \
+  T(KernelCounters, kernel_counters)     \
+  T(LoggedProducts, logged_products)     \
+  T(ClientRequests, client_requests)     \
+  T(ClientIntervals, client_intervals)   \
+  T(ClientFigures, client_figures)       \
+  T(ScrapedValues, scraped_values)       \
+  T(MemoryBlocks, memory_blocks)         \
+  T(MemoryFailures, memory_failures)     \
+  T(AllocatorFigures, allocator_figures) \
+  T(InspectedLayers, inspected_layers)   \
+  T(LayerTimes, layer_times)             \
+  T(EngineQueries, engine_queries)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \

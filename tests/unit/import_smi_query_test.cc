@@ -24,7 +24,7 @@ Trace read_query(const std::string& text) {
   return trace;
 }
 
-std::string error_of(const std::string& text) {
+std::string smi_error_of(const std::string& text) {
   Trace trace;
   const Status status = import_text(text, trace);
   return status ? std::string() : status.error().what;
@@ -127,15 +127,15 @@ TEST(SmiQuery, RestartedWithOtherColumns) {
 }
 
 TEST(SmiQuery, WhatCannotBeReadSaysWhy) {
-  EXPECT_NE(error_of("0, 412.20 W, 99 %\n").find("noheader"), std::string::npos);
-  EXPECT_NE(error_of("pid, used_gpu_memory [MiB]\n1, 5 MiB\n").find("table of processes"), std::string::npos);
-  EXPECT_NE(error_of("index, pci.bus_id\n0, 00000000:18:00.0\n").find("only what the GPUs are"), std::string::npos);
-  EXPECT_NE(error_of("index, power.draw [W]\n").find("found none"), std::string::npos);
+  EXPECT_NE(smi_error_of("0, 412.20 W, 99 %\n").find("noheader"), std::string::npos);
+  EXPECT_NE(smi_error_of("pid, used_gpu_memory [MiB]\n1, 5 MiB\n").find("table of processes"), std::string::npos);
+  EXPECT_NE(smi_error_of("index, pci.bus_id\n0, 00000000:18:00.0\n").find("only what the GPUs are"), std::string::npos);
+  EXPECT_NE(smi_error_of("index, power.draw [W]\n").find("found none"), std::string::npos);
   std::string mixed = "timestamp, power.draw [W]\n";
   for (int i = 0; i < 8; ++i)
     mixed += "2026/11/24 09:00:0" + std::to_string(i) + ".000, 400 W\n2026/11/24 09:00:0" + std::to_string(i) +
              ".011, 70 W\n";
-  EXPECT_NE(error_of(mixed).find("several GPUs"), std::string::npos);
+  EXPECT_NE(smi_error_of(mixed).find("several GPUs"), std::string::npos);
 }
 
 TEST(SmiQuery, Sniff) {

@@ -86,6 +86,16 @@ export function make_pages({ binary, source, web, folder }) {
     ['analyze', join(inputs, 'nccl_job.log')],
   );
   page(
+    'inspector',
+    ['answer', 'nccl_operations', ...of_servers],
+    ['analyze', ...['4100', '4101'].map((process) => join(inputs, `nccl_inspector_${process}.json`))],
+  );
+  page(
+    'engine',
+    ['answer', 'engine_latency', 'engine_layers', 'engine_profiles', ...of_servers],
+    ['analyze', ...['profile', 'layers', 'times'].map((what) => join(inputs, `trtexec_${what}.json`))],
+  );
+  page(
     'allocator',
     ['answer', 'allocators', 'memory_places', 'largest_blocks', 'memory', 'recording', 'unknown', 'diagnostics'],
     ['analyze', join(inputs, 'memory_snapshot.pickle.gz'), join(inputs, 'memory_stats.json')],

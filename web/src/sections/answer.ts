@@ -101,10 +101,23 @@ function facts(page: Page): HTMLElement {
     add(linked('#metrics_pages', `${pages} metrics page${pages === 1 ? '' : 's'}`, 'counted'));
   const ranks = rows_of(data['nccl_ranks']).length;
   if (ranks > 0 && !recorded) add(linked('#nccl_ranks', `${ranks} rank${ranks === 1 ? '' : 's'} of NCCL`, 'counted'));
+  const operations = rows_of(data['nccl_operations']).reduce(
+    (sum, row) => sum + (number_of(row['operations']) ?? 0),
+    0,
+  );
+  if (operations > 0 && !recorded)
+    add(linked('#nccl_operations', `${operations} operations of NCCL timed`, 'measured'));
+  const layers = rows_of(data['engine_layers']).length;
+  const figures = rows_of(data['engine_latency']).length;
+  if (layers > 0 && !recorded) add(linked('#engine_layers', `${layers} layers of an engine`, 'measured'));
+  if (figures > 0 && !recorded) add(linked('#engine_latency', 'queries of an engine', 'measured'));
   const allocators = rows_of(data['allocators']).length;
   if (allocators > 0 && !recorded)
     add(linked('#allocators', `PyTorch's memory on ${allocators} GPU${allocators === 1 ? '' : 's'}`, 'counted'));
-  if (recorded !== null && (recorded > 0 || profiled + logged + runs + pages + ranks + allocators === 0))
+  if (
+    recorded !== null &&
+    (recorded > 0 || profiled + logged + runs + pages + ranks + operations + layers + figures + allocators === 0)
+  )
     add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
 }
@@ -474,6 +487,24 @@ const WITHOUT_STEPS = [
     why: 'A snapshot of memory has no steps to judge: ',
     what: 'what is held and used',
     from: 'counted by PyTorch',
+  },
+  {
+    table: 'engine_layers',
+    why: 'What trtexec exports has no steps to judge: ',
+    what: 'the layers of the engine',
+    from: "measured by TensorRT's profiler",
+  },
+  {
+    table: 'engine_latency',
+    why: 'What trtexec exports has no steps to judge: ',
+    what: 'its queries',
+    from: 'measured by trtexec',
+  },
+  {
+    table: 'nccl_operations',
+    why: "What NCCL's Inspector writes has no steps to judge: ",
+    what: 'the operations',
+    from: "measured by NCCL's Inspector",
   },
   {
     table: 'server_figures',

@@ -1,4 +1,5 @@
-// What clients of a server saw, what its metrics pages count, what NCCL's log says, and the state of an allocator.
+// What clients of a server saw, what its metrics pages count, what NCCL's log and its Inspector say, engines of TensorRT, and
+// the state of an allocator.
 import type { Page } from '../page';
 import { rows_of, type Row } from '../result';
 
@@ -12,6 +13,10 @@ const tables = [
   'nccl_choices',
   'nccl_warnings',
   'nccl_ranks',
+  'nccl_operations',
+  'engine_latency',
+  'engine_layers',
+  'engine_profiles',
 ];
 const of_allocators = ['allocators', 'out_of_memory', 'memory_places', 'largest_blocks'];
 
