@@ -50,7 +50,7 @@ NAMES = {
 BYTES = b"\xff\xfe\xc3"
 KEPT = 65536  # bytes of a longer name of a recording, which is a diagnostic
 FORMATS = ("text", "json", "csv", "html")
-EXPORTS = ("perfetto", "sqlite", "csv", "json")
+EXPORTS = ("perfetto", "sqlite", "nsys-sqlite", "csv", "json")
 
 problems = []
 checked = 0
@@ -231,6 +231,12 @@ def check_exports(tool, path):
             database = sqlite3.connect(place)
             expect(database.execute("PRAGMA integrity_check").fetchone()[0] == "ok", "export as sqlite: damaged")
             same_names({row[0] for row in database.execute("SELECT name FROM gpu_ops")}, "export as sqlite")
+            database.close()
+        elif kind == "nsys-sqlite":
+            database = sqlite3.connect(place)
+            expect(database.execute("PRAGMA integrity_check").fetchone()[0] == "ok", "export as nsys-sqlite: damaged")
+            same_names({row[0] for row in database.execute("SELECT value FROM CUPTI_ACTIVITY_KIND_KERNEL JOIN StringIds "
+                                                           "ON id = demangledName")}, "export as nsys-sqlite")
             database.close()
         else:
             try:
