@@ -42,7 +42,7 @@ constexpr MemoryKind kMemoryKinds[] = {{"read", 1}, {"write", 1}, {"copy", 2}, {
 constexpr std::string_view kCacheKind = "cache_read", kReading = kMemoryKinds[0].name;
 constexpr int64_t kCopyBytes = int64_t{256} << 20, kQuickCopyBytes = int64_t{64} << 20;
 constexpr double kAboveSheet = 1.02;  // a rate that cannot be: the clock or the sheet is not what we think
-constexpr int kCpuRounds = 4;
+constexpr int kCpuRounds = 4, kCpuQuickRounds = 2;
 constexpr double kAsFast = 0.98;  // of the short timing; and what waiting for a core may have left of a time
 constexpr double kScreenS = 0.15, kQuickScreenS = 0.05;
 // Parts of the cache that hold the working set of its bandwidth: more than the caches before it, less than all of it.
@@ -303,7 +303,8 @@ class PeaksRun {
   CaseResult fastest(CaseResult result, CaseResult screened, const std::function<CaseResult()>& again) {
     const auto rate = [](const CaseResult& of) { return median_us(of) > 0 ? 1 / median_us(of) : 0; };
     if (!cpu() || result.timings.empty()) return result;
-    for (int round = 1; round < kCpuRounds && !stop_; ++round) {
+    const int rounds = options_.quick ? kCpuQuickRounds : kCpuRounds;
+    for (int round = 1; round < rounds && !stop_; ++round) {
       if (!waited(result) && rate(result) >= kAsFast * rate(screened)) break;
       CaseResult next = again();
       add_phases(rate(next) > rate(result) ? result.phases : next.phases, spent_);
