@@ -10,14 +10,11 @@ given number of cores. Slices are rows of ops, api_calls, gpu_ops and gaps, coun
 
 import argparse
 import json
-import os
-import pathlib
 import shutil
 import sqlite3
 import statistics
-import tempfile
 
-from import_speed import ROOT, grow, machine, parse_size, run_once, warm
+from import_speed import ROOT, grow, machine, parse_size, run_benchmark, run_once, warm
 
 FORMATS = {"perfetto": "trace.pftrace", "sqlite": "trace.sqlite", "csv": "tables", "json": "trace.json"}
 TIMELINE = ("ops", "api_calls", "gpu_ops", "gaps")
@@ -29,19 +26,8 @@ def size_of(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--folder", type=pathlib.Path, help="where files lie (default: a temporary folder)")
-    parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--size", default="500MB")
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--write", metavar="NAME", help="write benchmarks/results/NAME.json")
-    parser.add_argument("--note", help="what else to know of the machine, for that file")
-    options = parser.parse_args()
-    cores = sorted(os.sched_getaffinity(0))[:options.cores]
-    with tempfile.TemporaryDirectory(prefix="llmprof-bench-") as temporary:
-        folder = options.folder or pathlib.Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        measure(options, folder, cores)
+    run_benchmark(parser, measure, runs=7)
 
 
 def measure(options, folder, cores):

@@ -91,20 +91,26 @@ def report(row):
             f"{row['peak_bytes'] / size:5.3f} of the file  {hta:6.1f} x HTA  {row['times_python_json']:6.1f} x Python json")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def run_benchmark(parser, measure, runs):
+    """measure(options, folder, cores) with the options that every benchmark of files has."""
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--folder", type=pathlib.Path, help="where the grown files lie (default: a temporary folder)")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--sizes", default="400MB,4GB")
+    parser.add_argument("--folder", type=pathlib.Path, help="where the files lie (default: a temporary folder)")
+    parser.add_argument("--runs", type=int, default=runs)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--write", metavar="NAME", help="write benchmarks/results/NAME.json")
+    parser.add_argument("--note", help="what else to know of the machine, for that file")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:options.cores]
     with tempfile.TemporaryDirectory(prefix="llmprof-bench-") as temporary:
         folder = options.folder or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         measure(options, folder, cores)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="400MB,4GB")
+    run_benchmark(parser, measure, runs=7)
 
 
 def measure(options, folder, cores):
@@ -141,7 +147,7 @@ def measure(options, folder, cores):
         print(f"time per byte, {large['file_bytes'] / 1e6:.0f} MB against {small['file_bytes'] / 1e6:.0f} MB: "
               f"{growth:.2f} (1 is linear)")
     if options.write:
-        result = {"machine": machine(), "cores_used": len(cores), "python_json_bytes_per_s": python_rate,
+        result = {"machine": machine(), "cores_used": len(cores), "note": options.note, "python_json_bytes_per_s": python_rate,
                   "hta": {"seconds": HTA_SECONDS, "file_bytes": HTA_FILE_BYTES, "peak_bytes": HTA_PEAK_BYTES}, "rows": rows}
         path = ROOT / "benchmarks/results" / f"{options.write}.json"
         path.parent.mkdir(exist_ok=True)

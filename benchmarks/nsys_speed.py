@@ -12,13 +12,10 @@ none of its pages count as memory of the process.
 
 import argparse
 import json
-import os
-import pathlib
 import statistics
 import sys
-import tempfile
 
-from import_speed import ROOT, machine, parse_size, run_once, warm
+from import_speed import ROOT, machine, parse_size, run_benchmark, run_once, warm
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 from nsys_recordings import LAYER, SCHEMA_2023, US, Export, Process, describe  # noqa: E402
@@ -92,19 +89,8 @@ def make(folder, size):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
-    parser.add_argument("--folder", type=pathlib.Path, help="where the files lie (default: a temporary folder)")
-    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--sizes", default="300MB,1GB")
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--write", metavar="NAME", help="write benchmarks/results/NAME.json")
-    parser.add_argument("--note", help="what else to know of the machine, for that file")
-    options = parser.parse_args()
-    cores = sorted(os.sched_getaffinity(0))[:options.cores]
-    with tempfile.TemporaryDirectory(prefix="llmprof-bench-") as temporary:
-        folder = options.folder or pathlib.Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        measure(options, folder, cores)
+    run_benchmark(parser, measure, runs=5)
 
 
 def measure(options, folder, cores):

@@ -142,7 +142,7 @@ class NsysWriter {
     const auto at = process_of_.find(correlation);
     return at == process_of_.end() ? processes_.front() : at->second;
   }
-  // Ids of several processes are told apart by high bits in a trace; in an export they are numbers of one process.
+  // Ids of several processes differ in high bits in a trace; in an export they are numbers of one process.
   int64_t correlation_id(uint64_t correlation) {
     if (correlation == 0) return 0;
     return correlations_.try_emplace(correlation, static_cast<int64_t>(correlations_.size()) + 1).first->second;
@@ -240,73 +240,69 @@ class NsysWriter {
     return or_null(context, context >= 0);
   }
 
+  // A table of such work: what every kind has, then columns of its own.
+  Status work_table(std::string_view name, std::string_view own) {
+    return table(name, fmt::format("start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId "
+                                   "INTEGER, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, {}",
+                                   own));
+  }
+  Status add_work(Row op, Values own) {
+    const GpuOps& gpu = trace_.gpu_ops;
+    const StreamId stream = gpu.stream[op];
+    int at = 0;
+    for (const Cell& cell :
+         {Cell(gpu.start_ns[op]), Cell(end_of(gpu.start_ns[op], gpu.dur_ns[op])),
+          Cell(int64_t{trace_.streams.device[stream]}), context(stream), Cell(trace_.streams.stream[stream]),
+          Cell(correlation_id(gpu.correlation[op])), Cell(global_process(process_of(gpu.correlation[op])))})
+      file_.bind(++at, cell);
+    for (const Cell& cell : own) file_.bind(++at, cell);
+    return file_.insert();
+  }
+
   Status kernels() {
-    LLMPROF_CHECK(table(
+    LLMPROF_CHECK(work_table(
         "CUPTI_ACTIVITY_KIND_KERNEL",
-        "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER, streamId INTEGER "
-        "NOT NULL, correlationId INTEGER, globalPid INTEGER, demangledName INTEGER NOT NULL, shortName INTEGER NOT "
-        "NULL, registersPerThread INTEGER, gridX INTEGER, gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY "
-        "INTEGER, blockZ INTEGER, staticSharedMemory INTEGER, dynamicSharedMemory INTEGER, graphNodeId INTEGER"));
+        "demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, registersPerThread INTEGER, gridX INTEGER, gridY "
+        "INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER, staticSharedMemory INTEGER, "
+        "dynamicSharedMemory INTEGER, graphNodeId INTEGER"));
     const GpuOps& gpu = trace_.gpu_ops;
     const LaunchConfigs& configs = trace_.launch_configs;
     return of_kind(GpuOpKind::kKernel, [&](Row op) {
-      const StreamId stream = gpu.stream[op];
       const LaunchConfigId config = gpu.config[op];
       const auto of = [&](const auto& column) {
         return config == kNoRow || column[config] < 0 ? kNull : Cell(int64_t{column[config]});
       };
       const int64_t name = text_id(gpu.name[op]);
       const Cell shared = of(configs.shared_bytes);
-      return add({gpu.start_ns[op], end_of(gpu.start_ns[op], gpu.dur_ns[op]), int64_t{trace_.streams.device[stream]},
-                  context(stream), trace_.streams.stream[stream], correlation_id(gpu.correlation[op]),
-                  global_process(process_of(gpu.correlation[op])), name, name, of(configs.registers_per_thread),
-                  of(configs.grid_x), of(configs.grid_y), of(configs.grid_z), of(configs.block_x), of(configs.block_y),
-                  of(configs.block_z), shared == kNull ? kNull : Cell(int64_t{0}), shared, graph_node(op)});
+      return add_work(op, {name, name, of(configs.registers_per_thread), of(configs.grid_x), of(configs.grid_y),
+                           of(configs.grid_z), of(configs.block_x), of(configs.block_y), of(configs.block_z),
+                           shared == kNull ? kNull : Cell(int64_t{0}), shared, graph_node(op)});
     });
   }
 
   Status copies() {
-    LLMPROF_CHECK(table("CUPTI_ACTIVITY_KIND_MEMCPY",
-                        "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER, "
-                        "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, bytes INTEGER NOT NULL, "
-                        "copyKind INTEGER NOT NULL, srcKind INTEGER, dstKind INTEGER, graphNodeId INTEGER"));
+    LLMPROF_CHECK(work_table("CUPTI_ACTIVITY_KIND_MEMCPY",
+                             "bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, srcKind INTEGER, dstKind INTEGER, "
+                             "graphNodeId INTEGER"));
     const GpuOps& gpu = trace_.gpu_ops;
     return of_kind(GpuOpKind::kMemcpy, [&](Row op) {
-      const StreamId stream = gpu.stream[op];
       const CopyKind kind = copy_kind(trace_.text(gpu.name[op]));
-      return add({gpu.start_ns[op], end_of(gpu.start_ns[op], gpu.dur_ns[op]), int64_t{trace_.streams.device[stream]},
-                  context(stream), trace_.streams.stream[stream], correlation_id(gpu.correlation[op]),
-                  global_process(process_of(gpu.correlation[op])), gpu.bytes[op], kind.kind, kind.from, kind.to,
-                  graph_node(op)});
+      return add_work(op, {gpu.bytes[op], kind.kind, kind.from, kind.to, graph_node(op)});
     });
   }
 
   Status memsets() {
-    LLMPROF_CHECK(table("CUPTI_ACTIVITY_KIND_MEMSET",
-                        "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER, "
-                        "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, bytes INTEGER NOT NULL, "
-                        "graphNodeId INTEGER"));
-    const GpuOps& gpu = trace_.gpu_ops;
+    LLMPROF_CHECK(work_table("CUPTI_ACTIVITY_KIND_MEMSET", "bytes INTEGER NOT NULL, graphNodeId INTEGER"));
     return of_kind(GpuOpKind::kMemset, [&](Row op) {
-      const StreamId stream = gpu.stream[op];
-      return add({gpu.start_ns[op], end_of(gpu.start_ns[op], gpu.dur_ns[op]), int64_t{trace_.streams.device[stream]},
-                  context(stream), trace_.streams.stream[stream], correlation_id(gpu.correlation[op]),
-                  global_process(process_of(gpu.correlation[op])), gpu.bytes[op], graph_node(op)});
+      return add_work(op, {trace_.gpu_ops.bytes[op], graph_node(op)});
     });
   }
 
   // Which graph it was is no longer known: launches recorded as a whole are GPU activities like any other by now.
   Status graphs() {
-    LLMPROF_CHECK(table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-                        "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER, "
-                        "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, graphExecId INTEGER"));
-    const GpuOps& gpu = trace_.gpu_ops;
-    for (Row op = 0; op < gpu.size(); ++op)
-      if (is_whole_graph(op))
-        LLMPROF_CHECK(add({gpu.start_ns[op], end_of(gpu.start_ns[op], gpu.dur_ns[op]),
-                           int64_t{trace_.streams.device[gpu.stream[op]]}, context(gpu.stream[op]),
-                           trace_.streams.stream[gpu.stream[op]], correlation_id(gpu.correlation[op]),
-                           global_process(process_of(gpu.correlation[op])), kNull}));
+    LLMPROF_CHECK(work_table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "graphExecId INTEGER"));
+    for (Row op = 0; op < trace_.gpu_ops.size(); ++op)
+      if (is_whole_graph(op)) LLMPROF_CHECK(add_work(op, {kNull}));
     return {};
   }
   bool is_whole_graph(Row op) const {

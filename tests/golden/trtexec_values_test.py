@@ -11,31 +11,14 @@ import json
 import math
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from report_checks import expect, near, problems, report_of
 
 INPUTS = pathlib.Path(__file__).resolve().parent / "inputs"
 PROFILE, LAYERS, TIMES, OLDER = (INPUTS / f"trtexec_{name}.json" for name in ("profile", "layers", "times", "times_older"))
 TABLES = ("engine_profiles", "engine_layers", "engine_latency")
-
-problems = []
-
-
-def expect(condition, text):
-    if not condition and len(problems) < 20:
-        problems.append(text)
-    return condition
-
-
-def near(a, b, slack=1e-9):
-    return a is not None and b is not None and abs(a - b) <= slack * max(1, abs(b))
-
-
-def report_of(binary, *files, code=0):
-    done = subprocess.run([binary, "analyze", *map(str, files), "--json"], capture_output=True, text=True, timeout=120)
-    expect(done.returncode == code, f"{[file.name for file in files]}: exit {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout) if done.stdout else collections.defaultdict(list)
 
 
 def read(file):
