@@ -49,6 +49,8 @@ struct Simulation::Program {
     replay::assume_unseen(costs, latencies);
     if (costs.known()) fit_to_unrecorded(context, replay, recording, latencies, durations);
     now = replay.windows(durations, latencies);
+    replay::Durations quick = durations;
+    if (put_at_full_pace(context, recording, quick)) now_at_full_pace = replay.windows(quick, latencies);
   }
   const replay::StepReplay replay;
   const replay::RecorderCostModel costs;
@@ -56,13 +58,15 @@ struct Simulation::Program {
   replay::Durations durations;
   replay::Latencies latencies;
   std::vector<int64_t> now;
+  std::vector<int64_t> now_at_full_pace;  // empty where nothing says that the CPU was slower
 };
 
 struct Simulation::Changed {
   std::vector<int64_t> then;
-  std::vector<std::string> forbidden;  // by stage
-  std::vector<double> unsure_ns;       // by stage, of one step: of kernels that take something else than recorded
-  std::map<StepId, int64_t> code_ns;   // long host code that is gone
+  std::vector<int64_t> then_at_full_pace;  // as Program::now_at_full_pace
+  std::vector<std::string> forbidden;      // by stage
+  std::vector<double> unsure_ns;           // by stage, of one step: of kernels that take something else than recorded
+  std::map<StepId, int64_t> code_ns;       // long host code that is gone
   struct Saved {
     double gpu_ns = 0, host_ns = 0, gpu_ops = 0, calls = 0;
   };
@@ -97,6 +101,11 @@ const Simulation::Changed& Simulation::changed(const Combination& combination) {
     what_if->change(program_->recording, durations, latencies);
   }
   change->then = program_->replay.windows(durations, latencies);
+  if (!program_->now_at_full_pace.empty()) {
+    replay::Durations quick = durations;
+    put_at_full_pace(context_, program_->recording, quick);
+    change->then_at_full_pace = program_->replay.windows(quick, latencies);
+  }
   change->forbidden.resize(stages_.size());
   // What a kernel would take is an estimate of its rate: nobody ran it.
   constexpr double kRateUnsure = 0.15;
@@ -161,11 +170,15 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
   const StageSteps& of = stages_[stage];
   if (of.steps.empty()) return {};
   const Changed& change = changed(combination);
-  std::vector<double> before, after, gains, full_before, full_gains, beside;
+  std::vector<double> before, after, gains, full_before, full_gains, beside, quick_before, quick_gains;
   for (size_t i = 0; i < of.places.size(); ++i) {
     before.push_back(static_cast<double>(program_->now[of.places[i]]));
     after.push_back(static_cast<double>(change.then[of.places[i]]));
     gains.push_back(before.back() - after.back());
+    if (!change.then_at_full_pace.empty()) {
+      quick_before.push_back(static_cast<double>(program_->now_at_full_pace[of.places[i]]));
+      quick_gains.push_back(quick_before.back() - static_cast<double>(change.then_at_full_pace[of.places[i]]));
+    }
     const auto code = change.code_ns.find(of.steps[i]);
     beside.push_back(std::max(after.back(), code != change.code_ns.end() ? static_cast<double>(code->second) : 0));
     if (!context_.host_pace.full(context_.trace.steps, of.steps[i])) continue;
@@ -195,6 +208,12 @@ std::optional<StageGain> Simulation::gain(uint32_t stage, const Combination& com
         (of.errors.empty() ? 0 : median_of(of.errors) * out.step_ms) + change.unsure_ns[stage] / 1e6 +
         1.96 * std::hypot(kProcessSpread * out.step_ms, kProcessSpread * out.then_ms, kModelSpread * out.gain_ms);
     out.ci95_ms = {interval.low / 1e6 - unsure_ms, interval.high / 1e6 + unsure_ms};
+    // Where the CPU was slow, it may be at full pace, or as slow, once the change is made.
+    if (!quick_gains.empty()) {
+      const double quick_ms = out.step_ms * median_of(std::move(quick_gains)) / median_of(std::move(quick_before));
+      (*out.ci95_ms)[0] = std::min((*out.ci95_ms)[0], quick_ms);
+      (*out.ci95_ms)[1] = std::max((*out.ci95_ms)[1], quick_ms);
+    }
   }
   for (const Change& one : combination) out.tokens *= one.what_if->tokens;
   out.forbidden = change.forbidden[stage];

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/statistics.h"
@@ -57,17 +58,30 @@ std::map<uint32_t, FittedStage> stages_to_fit(const Context& context, const std:
   return out;
 }
 
-void scale(const Context& context, const replay::Recording& recording, const std::map<uint32_t, FittedStage>& stages,
-           replay::Durations& durations) {
+// `factor(step)`: of its host code and of its calls that do not wait.
+template <class Factor>
+void scale_host(const Context& context, const replay::Recording& recording, const Factor& factor,
+                replay::Durations& durations) {
   for (ApiCallId call = 0; call < context.trace.api_calls.size(); ++call) {
     const StepId step = recording.step_of(call);
     if (step == kNoRow) continue;
-    const auto stage = stages.find(context.groups.stage_of_step[step]);
-    if (stage == stages.end()) continue;
-    const auto scaled = [&](int64_t ns) { return std::llround(static_cast<double>(ns) * stage->second.factor); };
+    const double by = factor(step);
+    if (by == 1) continue;
+    const auto scaled = [&](int64_t ns) { return std::llround(static_cast<double>(ns) * by); };
     durations.before_ns[call] = scaled(durations.before_ns[call]);
     if (!recording.waits(call)) durations.call_ns[call] = scaled(durations.call_ns[call]);
   }
+}
+
+void scale(const Context& context, const replay::Recording& recording, const std::map<uint32_t, FittedStage>& stages,
+           replay::Durations& durations) {
+  scale_host(
+      context, recording,
+      [&](StepId step) {
+        const auto stage = stages.find(context.groups.stage_of_step[step]);
+        return stage == stages.end() ? 1.0 : stage->second.factor;
+      },
+      durations);
 }
 
 }  // namespace
@@ -85,6 +99,24 @@ void fit_to_unrecorded(const Context& context, const replay::StepReplay& replay,
       (stage.median_in(windows) > stage.wanted_ns ? stage.high : stage.low) = stage.factor;
   }
   scale(context, recording, stages, durations);
+}
+
+bool put_at_full_pace(const Context& context, const replay::Recording& recording, replay::Durations& durations) {
+  const Steps& steps = context.trace.steps;
+  std::vector<double> factors(steps.size(), 1.0);
+  bool slow = false;
+  for (StepId step = 0; step < steps.size(); ++step) {
+    if (context.host_pace.full(steps, step)) continue;
+    const std::optional<double> pace =
+        context.host_pace.during(steps.device[step], steps.host_start_ns[step], steps.end_ns[step]);
+    if (!pace || *pace >= 1) continue;
+    factors[step] = *pace;
+    slow = true;
+  }
+  if (slow)
+    scale_host(
+        context, recording, [&](StepId step) { return factors[step]; }, durations);
+  return slow;
 }
 
 }  // namespace llmprof

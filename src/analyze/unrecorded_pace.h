@@ -14,4 +14,9 @@ namespace llmprof {
 void fit_to_unrecorded(const Context& context, const replay::StepReplay& replay, const replay::Recording& recording,
                        const replay::Latencies& latencies, replay::Durations& durations);
 
+// The same program had its CPU been at full pace: host code and calls that do not wait take the part of their time that
+// probes near their step say (HostPace::during). Code follows probes roughly, so this is a bound and no figure. False,
+// and nothing changed, where every step was at full pace or nothing is known of any.
+bool put_at_full_pace(const Context& context, const replay::Recording& recording, replay::Durations& durations);
+
 }  // namespace llmprof

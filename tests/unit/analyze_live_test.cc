@@ -125,7 +125,7 @@ Trace run_loop(const Loop& loop, bool graph = false) {
 }
 
 // Steps of products, each with a norm that is written out behind it and `others` passes that are none.
-Trace run_norms(int others) {
+Trace run_norms(int others, int64_t product = 100 * kUs) {
   TestTrace b;
   int64_t host = 10 * kUs, gpu = 0;
   const auto launch = [&](std::string_view name, int64_t busy) {
@@ -138,13 +138,13 @@ Trace run_norms(int others) {
   for (int s = 0; s < 10; ++s) {
     const int64_t start = host;
     for (int layer = 0; layer < 10; ++layer) {
-      launch("gemm_layer", 100 * kUs);
+      launch("gemm_layer", product);
       launch("vectorized_elementwise_kernel<pow_tensor_scalar>", 40 * kUs);
       launch("reduce_kernel<MeanOps<float>>", 30 * kUs);
       launch("vectorized_elementwise_kernel<rsqrt_kernel_cuda>", 2 * kUs);
       launch("elementwise_kernel<BinaryFunctor<MulFunctor<float>>>", 40 * kUs);
       launch("elementwise_kernel<BinaryFunctor<MulFunctor<float>>>", 40 * kUs);
-      launch("gemm_layer", 100 * kUs);
+      launch("gemm_layer", product);
       for (int i = 0; i < others; ++i) launch("vectorized_elementwise_kernel<sigmoid>", 40 * kUs);
     }
     b.api("cudaStreamSynchronize", host, std::max<int64_t>(kUs, gpu + 2 * kUs - host));
@@ -375,20 +375,105 @@ TEST(LivePlanted, ATracerComesBeforeWhatItSlowsDown) {
             nullptr);
 }
 
-// What has its cause in one function, and what every model has everywhere.
+// Launches of a CPU at half its pace: once they are a graph, the CPU may be at full pace, or as slow. What a program
+// whose launches take half as long saves lies in the interval, though far from the gain.
+TEST(LivePlanted, AnIntervalHoldsTheGainAtFullPace) {
+  Loop loop;
+  loop.busy = 10 * kUs;
+  loop.host = 60 * kUs;
+  const auto probed = [](Trace trace, int64_t took_ns) {
+    for (int64_t i = 0; i < 10; ++i)  // long before the steps, so near none of them
+      TraceBuilder(trace).add<HostPaces>({.start_ns = -kMs * (100 + i), .dur_ns = 4 * kUs, .thread = 0});
+    for (Row row = 0; row < trace.api_calls.size(); ++row)
+      if (trace.text(trace.api_calls.name[row]) == "cudaStreamSynchronize")
+        TraceBuilder(trace).add<HostPaces>({.start_ns = trace.api_calls.start_ns[row] + trace.api_calls.dur_ns[row],
+                                            .dur_ns = took_ns,
+                                            .thread = trace.api_calls.thread[row]});
+    return trace;
+  };
+  const Report slow = report_of(probed(run_loop(loop), 8 * kUs)), unknown = report_of(run_loop(loop));
+  loop.host = 30 * kUs;
+  const Report quick = report_of(run_loop(loop));
+  const auto gain = [](const Report& report) {
+    const Finding* const found = finding_of(report, "launch-bound");
+    EXPECT_TRUE(found != nullptr && found->gain && found->gain->ci95);
+    return *found->gain;
+  };
+  const FindingGain of_slow = gain(slow), of_unknown = gain(unknown), of_quick = gain(quick);
+  const double left_frac = of_quick.to / of_quick.from;  // of the step, at full pace
+  EXPECT_LT((*of_unknown.ci95)[1] / of_unknown.from, left_frac) << "nothing says that the CPU was slow";
+  EXPECT_GE((*of_slow.ci95)[1] / of_slow.from, left_frac - 0.01);
+  EXPECT_LT((*of_slow.ci95)[1] / of_slow.from, left_frac + 0.05);
+  EXPECT_DOUBLE_EQ(of_slow.to, of_unknown.to) << "the gain is that of the pace it was recorded at";
+}
+
+// Copies of pageable memory in each step: to pin the memory is what to do first, and most of what no copies would save.
+TEST(LivePlanted, PageableMemoryIsPinnedBeforeItsCopiesGo) {
+  const auto copying = [](bool pinned) {
+    constexpr int64_t kBytes = 25'200'000;  // 400 us at the 63 GB/s of the data sheet
+    TestTrace b;
+    int64_t host = 10 * kUs, gpu = 0;
+    for (int s = 0; s < 10; ++s) {
+      const int64_t start = host;
+      const int64_t copy_ns = pinned ? 400 * kUs : 2000 * kUs;
+      gpu = std::max(gpu, host + 8 * kUs);
+      const GpuOpId op = static_cast<GpuOpId>(b.trace.gpu_ops.size());
+      const int64_t in_call_ns = pinned ? 5 * kUs : gpu + copy_ns - host;
+      b.gpu(pinned ? "Memcpy HtoD (Pinned -> Device)" : "Memcpy HtoD (Pageable -> Device)", gpu, copy_ns,
+            b.api("cudaMemcpyAsync", host, in_call_ns));
+      b.trace.gpu_ops.bytes[op] = kBytes;
+      gpu += copy_ns;
+      host += in_call_ns + 5 * kUs;
+      for (int k = 0; k < 20; ++k) {
+        gpu = std::max(gpu, host + 8 * kUs);
+        b.library_call(host, 6 * kUs, 1, 4096, 4096);
+        b.gpu("gemm_layer", gpu, 30 * kUs, b.api("cudaLaunchKernel", host + kUs, 4 * kUs));
+        gpu += 30 * kUs;
+        host += 10 * kUs;
+      }
+      b.api("cudaStreamSynchronize", host, std::max<int64_t>(kUs, gpu + 2 * kUs - host));
+      host = std::max(host + kUs, gpu + 2 * kUs) + 2 * kUs;
+      b.annotation("decode_step", start, host - start - kUs, AnnotationKind::kNvtx);
+    }
+    b.level(-kMs, host + kMs, RecordingLevel::kDefault);
+    b.trace.devices = AnalyzedRecording().trace.devices;
+    b.trace.devices.name[0] = b.trace.strings.intern("NVIDIA H200");
+    b.derive_all();
+    return report_of(std::move(b.trace));
+  };
+  const Report pageable = copying(false), pinned = copying(true);
+  ASSERT_EQ(first_finding(pageable), "pageable-copy");
+  const Finding& found = pageable.findings.front();
+  ASSERT_TRUE(found.gain);
+  EXPECT_NEAR(found.gain->to / found.gain->from, step_ms_of(pinned) / step_ms_of(pageable), 0.03);
+  const Finding* const rest = finding_of(pageable, "copy-bound");
+  ASSERT_TRUE(rest != nullptr && rest->gain && rest->gain->on_top_of) << "what hiding them brings as well";
+  EXPECT_EQ(*rest->gain->on_top_of, "pageable-copy");
+  EXPECT_EQ(finding_of(pinned, "pageable-copy"), nullptr);
+  EXPECT_EQ(first_finding(pinned), "copy-bound");
+}
+
+// What has its cause in one function, and what every model has everywhere. Of what goes, the gates have 160 of 272 us a
+// layer, or 400 of 512; of the step, 0.1, 0.2 and 0.5.
 TEST(LivePlanted, PassesOfOneFunctionAreACauseThoseOfAllAreNone) {
-  for (const int others : {4, 10}) {
-    const Report unplaced = report_of(run_norms(others)), report = report_of(placed(run_norms(others)));
+  struct Case {
+    int others;
+    int64_t product;
+    bool one;
+  };
+  for (const Case& of : {Case{4, 600 * kUs, false}, Case{4, 200 * kUs, true}, Case{10, 100 * kUs, true}}) {
+    const Report unplaced = report_of(run_norms(of.others, of.product));
+    const Report report = report_of(placed(run_norms(of.others, of.product)));
     const Finding* const found = finding_of(report, "small-kernels-unfused");
     ASSERT_NE(found, nullptr);
-    const bool one = others == 10;  // of what goes, the gates have 160 of 272 us a layer, or 400 of 512
-    EXPECT_EQ(found->severity, one ? FindingSeverity::kCritical : FindingSeverity::kMinor);
-    EXPECT_EQ(finding_of(unplaced, "small-kernels-unfused")->severity, FindingSeverity::kCritical)
-        << "where nothing is known of places";
+    const Finding* const somewhere = finding_of(unplaced, "small-kernels-unfused");
+    ASSERT_NE(somewhere, nullptr);
+    EXPECT_GE(somewhere->severity, FindingSeverity::kMajor) << "where nothing is known of places";
+    EXPECT_EQ(found->severity, of.one ? somewhere->severity : FindingSeverity::kMinor);
     const bool said = std::any_of(found->evidence.begin(), found->evidence.end(), [](const Evidence& evidence) {
       return evidence.metric.find("launched by gate") != std::string::npos;
     });
-    EXPECT_EQ(said, !one);
+    EXPECT_EQ(said, !of.one);
   }
 }
 
