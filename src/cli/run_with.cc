@@ -397,7 +397,9 @@ void add_with_options(const Command& command, WithOptions& options) {
               "with ncu: these instead of those that the report is made of; names of nvprof and older ones are known")
       .type_name("NAME[,NAME]")
       .group(group);
-  command.option("--budget-s", options.budget_s, "stop the program after S seconds, and read what there is")
+  command
+      .option("--budget-s", options.budget_s,
+              "stop the program under the other profiler after S seconds, and read what there is")
       .type_name("S")
       .check(decimal_number(0.1, 1e6))
       .group(group);

@@ -80,7 +80,7 @@ bool is_tools(pid_t process, const std::string& file) {
   if (!file.empty() && content_of(at + "/cmdline").find(file) != std::string::npos) return true;
   const std::string name = content_of(at + "/comm");
   const auto begins = [&](std::string_view known) { return name.starts_with(known); };
-  constexpr std::array kNames = {"ncu", "nsys", "nsight", "Nsight", "Qdstrm"};
+  constexpr std::array kNames = {"ncu", "nsys", "nsight", "Nsight", "Qdstrm", "TreeLauncher"};
   return std::any_of(kNames.begin(), kNames.end(), begins);
 }
 
@@ -167,31 +167,28 @@ class Watch {
       next_s_ = seconds();
     }
     if (seconds() < next_s_) return;
-    next_s_ = seconds() + kMercyS;
+    // While the tool starts the program, and while it writes, there is none: then these two reach nobody.
+    next_s_ = seconds() + (stage_ == kKillProgram - 1 ? run_.writing_s : run_.mercy_s);
     ++stage_;
-    if (stage_ <= 2) {
-      // While the program starts the tool may be all there is.
-      const bool any = send(stage_ == 1 ? SIGTERM : SIGKILL, false);
-      if (any || stage_ == 2) return;
-      ++stage_;
-    }
-    send(stage_ == 3 ? SIGTERM : SIGKILL, true);
+    if (stage_ <= kKillProgram)
+      send(stage_ == kEndProgram ? SIGTERM : SIGKILL, false);
+    else
+      send(stage_ == kEndTool ? SIGTERM : SIGKILL, true);
   }
 
-  bool send(int signal, bool tool_too) const {
-    bool any = false;
+  void send(int signal, bool tool_too) const {
     for (const pid_t process : descendants()) {
       if (before_.count(process) > 0 || is_witness(process) || (!tool_too && is_tools(process, run_.file))) continue;
-      any = kill(process, signal) == 0 || any;
+      kill(process, signal);
     }
-    return any;
   }
 
   const ToolRun& run_;
   launch::SignalRelay& signals_;
   const std::set<pid_t> before_;
   const SteadyClock::time_point begin_;
-  int stage_ = 0;  // 1: SIGTERM to the program, 2: SIGKILL to it, 3: SIGTERM to the tool, 4: SIGKILL to all
+  static constexpr int kEndProgram = 1, kKillProgram = 2, kEndTool = 3;  // after that: SIGKILL to all
+  int stage_ = 0;
   double next_s_ = 0;
 };
 

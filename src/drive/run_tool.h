@@ -16,6 +16,8 @@ struct ToolRun {
   std::string file;             // that it writes; a process with this in its command line is the tool, not the program
   double budget_s = 0;          // 0: none
   int64_t file_bytes_most = 0;  // of `file`; 0: no limit
+  // When a budget is spent: from SIGTERM to SIGKILL, and for the tool to write what it has once the program is gone.
+  double mercy_s = 10, writing_s = 120;
 };
 
 struct ToolOutcome {
@@ -26,9 +28,8 @@ struct ToolOutcome {
 };
 
 // The tool and the program have this process's standard input and output, its terminal, working folder and signals.
-// When a budget is spent, the program's processes get SIGTERM, after kMercyS SIGKILL, and the tool as long to write
-// what it has; then everything ends. Errors come before the tool has started.
-constexpr double kMercyS = 10;
+// When a budget is spent, the program's processes get SIGTERM, then SIGKILL, and after its time to write so does the
+// tool; nothing of it runs on. Errors come before the tool has started.
 Result<ToolOutcome> run_tool(const ToolRun& run);
 
 // What a program prints on standard output, at most 256 KiB, within some seconds; empty where it fails.

@@ -8,7 +8,12 @@
 namespace llmprof {
 namespace {
 
-constexpr int32_t kHopper = 9, kBlackwell = 10, kBlackwellConsumer = 12;
+constexpr int32_t kAmpere = 8, kHopper = 9, kBlackwell = 10, kBlackwellConsumer = 12;
+
+// Whether the counters of these chips were looked up (CUPTI 13.0: GA100, GA102, AD102, GH100, GB100, GB202).
+bool is_listed(int32_t major) {
+  return major == kAmpere || major == kHopper || major == kBlackwell || major == kBlackwellConsumer;
+}
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -82,8 +87,7 @@ std::vector<std::string> ncu_traffic_metrics(int32_t major) {
 
 std::vector<std::string> ncu_stall_metrics(int32_t major) {
   // By name only where the names are known: an expression takes whatever the chip has.
-  if (major != 8 && major != kHopper && major != kBlackwell && major != kBlackwellConsumer)
-    return {"regex:smsp__warp_issue_stalled_.*_per_warp_active"};
+  if (!is_listed(major)) return {"regex:smsp__warp_issue_stalled_.*_per_warp_active"};
   std::vector<std::string_view> reasons = {"barrier",
                                            "branch_resolving",
                                            "dispatch_stall",
@@ -113,10 +117,13 @@ std::vector<std::string> ncu_report_metrics(int32_t major) {
   std::vector<std::string> names = {"gpu__time_duration.sum"};
   const auto add = [&](const std::vector<std::string>& more) { names.insert(names.end(), more.begin(), more.end()); };
   add(ncu_traffic_metrics(major));
-  // Without operations of the tensor pipe FLOPs are not known; of an unknown chip only those are asked that all have.
+  // Of an unknown chip only those operations of the tensor pipe are asked that all have from Ampere on.
   add(ncu_flop_metrics(major));
-  if (major < 8)
-    std::erase_if(names, [](const std::string& name) { return name.find("_src_fp16") != std::string::npos; });
+  const bool old = major >= 0 && major < kAmpere;
+  if (!is_listed(major))
+    std::erase_if(names, [&](const std::string& name) {
+      return name.find(old ? "__ops_path_" : "_src_fp16") != std::string::npos;
+    });
   add({"sm__warps_active.avg.pct_of_peak_sustained_active", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",

@@ -139,6 +139,7 @@ TEST(NcuMetrics, NamesDifferBetweenChips) {
   EXPECT_FALSE(asks(12, "dram__bytes_read.sum"));
   EXPECT_TRUE(asks(9, "smsp__warp_issue_stalled_gmma_per_warp_active.pct"));
   EXPECT_FALSE(asks(10, "smsp__warp_issue_stalled_imc_miss_per_warp_active.pct"));
+  EXPECT_FALSE(asks(7, "sm__ops_path_tensor_src_bf16_dst_fp32.sum"));
   // Of an unknown chip nothing is asked that one of those above lacks.
   for (const std::string& name : ncu_report_metrics(-1)) {
     if (name.starts_with("regex:") || name.starts_with("dram__")) continue;
