@@ -131,6 +131,11 @@ void say_stopped(const WithRun& run, const drive::ToolOutcome& outcome, const st
                                   std::string_view(run.with.tool) == kNcu ? kTableBytesMost : kReportBytesMost))));
 }
 
+void say_kept(const WithRun& run, const char* what, const std::string& path, const StoredRun& stored) {
+  const std::string name = stored.name();
+  say_with(run, fmt::format("{}: {}{}", what, printable(path), name.empty() ? "" : "  (" + name + ")"));
+}
+
 // Why there is nothing to read, by what the tool wrote.
 Error failed_tool(const WithRun& run, const drive::ToolOutcome& outcome, const std::string& written,
                   const std::string& line) {
@@ -247,6 +252,7 @@ std::string ncu_by_hand(const NcuPlan& plan, bool own_log = false) {
 
 Result<int> run_ncu(const WithRun& run, StoredRun& stored) {
   NcuPlan plan;
+  if (!run.with.metrics.empty()) LLMPROF_CHECK(choose_ncu_metrics(run.with.metrics, -1));  // before anything is run
   const drive::FoundTool found = drive::find_tool(kNcu);
   plan.line.tool = found.path.empty() ? kNcu : found.path;
   if (!run.with.hot.empty()) {
@@ -306,7 +312,7 @@ Result<int> run_ncu(const WithRun& run, StoredRun& stored) {
     return tl::unexpected<Error>(failed_tool(run, outcome, text_of_file(plan.line.log), ncu_by_hand(plan)));
   int code = 0;
   if (!run.no_report) code = report_counters(run, plan, stored);
-  say_with(run, fmt::format("counters: {}", printable(plan.line.log)));
+  say_kept(run, "counters", plan.line.log, stored);
   return exit_code_of(outcome, code);
 }
 
@@ -363,7 +369,7 @@ Result<int> run_nsys(const WithRun& run, StoredRun& stored) {
   }
   int code = 0;
   if (!run.no_report) code = report_nsys(run, recording, stored);
-  say_with(run, fmt::format("recording: {}", printable(recording)));
+  say_kept(run, "recording", recording, stored);
   return exit_code_of(outcome, code);
 }
 
@@ -444,7 +450,6 @@ int run_with_tool(const WithRun& run) {
     return report_error(done.error());
   }
   if (stored.manifest().number > 0) stored.keep();
-  if (const std::string name = stored.name(); !name.empty()) say_with(run, name);
   return *done;
 }
 

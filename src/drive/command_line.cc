@@ -30,16 +30,25 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-// What the help says of an option: from its name to the next line that begins with a dash.
+bool begins_option(std::string_view line) {
+  const size_t text = line.find_first_not_of(" \t");
+  return text != std::string_view::npos && line[text] == '-';
+}
+
+// What the help says of an option: from the line with its name, which begins with a dash, to the next one that does.
 std::string_view about_option(std::string_view help, std::string_view name) {
-  const size_t at = help.find(name);
-  if (at == std::string_view::npos) return {};
-  std::string_view rest = help.substr(at);
-  for (size_t line = rest.find('\n'); line != std::string_view::npos; line = rest.find('\n', line + 1)) {
-    const size_t text = rest.find_first_not_of(" \t", line + 1);
-    if (text != std::string_view::npos && rest[text] == '-') return rest.substr(0, line);
+  constexpr size_t kNone = std::string_view::npos;
+  size_t begin = kNone;
+  for (size_t from = 0; from < help.size();) {
+    const size_t end = std::min(help.find('\n', from), help.size());
+    const std::string_view line = help.substr(from, end - from);
+    if (begins_option(line)) {
+      if (begin != kNone) return help.substr(begin, from - begin);
+      if (line.find(name) != kNone) begin = from;
+    }
+    from = end + 1;
   }
-  return rest;
+  return begin == kNone ? std::string_view() : help.substr(begin);
 }
 
 }  // namespace
@@ -78,7 +87,7 @@ std::vector<std::string> ncu_words(const NcuLine& line) {
 NsysAbilities nsys_abilities(std::string_view help) {
   NsysAbilities out;
   const std::string_view traces = about_option(help, "--trace=");
-  if (traces.empty()) return out;
+  if (!has_word(traces, "cuda")) return out;  // it is laid out in another way
   out.read = true;
   std::erase_if(out.traces, [&](const std::string& trace) { return !has_word(traces, trace); });
   const auto has = [&](std::string_view option) { return help.find(option) != std::string_view::npos; };

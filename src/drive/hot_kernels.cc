@@ -62,6 +62,9 @@ class Finder {
           trace_.source.files.empty() ? "" : trace_.source.files.front(),
           "record the program with kernels: llmprof run -- COMMAND (mode default or deep)");
     keep_main_process();
+    if (on_cpu_)
+      return fail("expected a recording of kernels on a GPU, found one of a program that ran its model on the CPU",
+                  trace_.source.files.empty() ? "" : trace_.source.files.front(), "record the program on a GPU");
     rank();
     plan();
     return std::move(out_);
@@ -102,7 +105,7 @@ class Finder {
       if (ops.kind[op] != GpuOpKind::kKernel) continue;
       const std::string_view name = trace_.text(ops.name[op]);
       const ApiCallId api = op < links.size() ? links.api[op] : ApiCallId();
-      if (name == kWholeGraphName || !is_in_range(api)) continue;
+      if (name == kWholeGraphName || kernel_function(name).empty() || !is_in_range(api)) continue;
       const auto [known, added] = by_name.try_emplace(index(ops.name[op]), 0);
       if (added) {
         const auto next = static_cast<int32_t>(functions_.size());
@@ -138,6 +141,7 @@ class Finder {
       if (devices.device[row] != device) continue;
       out_.compute_major = devices.compute_major[row];
       out_.compute_minor = devices.compute_minor[row];
+      on_cpu_ = devices.kind[row] == ProcessorKind::kCpu;
     }
   }
 
@@ -265,7 +269,7 @@ class Finder {
   const Trace& trace_;
   const HotOptions& options_;
   OpenRanges open_;
-  bool in_range_ = false, from_first_ = false;
+  bool in_range_ = false, from_first_ = false, on_cpu_ = false;
   std::vector<std::string> functions_;
   std::vector<Launched> launches_;  // in time order
   std::vector<int32_t> place_;      // of each function in out_.kernels, -1 for the others

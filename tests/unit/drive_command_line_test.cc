@@ -92,6 +92,7 @@ TEST(CommandLine, AnEscapedNameMatchesItselfAndNothingElse) {
 constexpr const char* kOldHelp =
     "usage: nsys profile [<args>] [application] [<application args>]\n"
     "\t-d, --duration=\n\t   Collection duration in seconds.\n"
+    "\t-e, --env-var=\n\t   Not needed with '--trace=cuda'.\n"
     "\t-s, --sample=\n\t   Possible values are 'cpu' or 'none'.\n"
     "\t-t, --trace=\n\t   Possible values are 'cuda', 'nvtx', 'cublas-verbose', 'osrt' or 'none'.\n"
     "\t-w, --show-output=\n\t   'cublas' stands here in another option.\n";

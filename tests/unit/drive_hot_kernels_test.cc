@@ -123,6 +123,25 @@ TEST(HotKernels, ARangeThatIsNotThereIsAnErrorThatNamesOthers) {
   EXPECT_NE(hot.error().advice.find("decode_step"), std::string::npos) << hot.error().text();
 }
 
+TEST(HotKernels, OfAProgramOnTheCpuThereIsNothingToProfile) {
+  SteppedTrace made;
+  for (int i = 0; i < 4; ++i) made.step(1);
+  TraceBuilder(made.trace).add<Devices>({.device = 0, .kind = ProcessorKind::kCpu});
+  const Result<HotKernels> hot = made.find({.kernels = 1});
+  ASSERT_FALSE(hot);
+  EXPECT_NE(hot.error().what.find("on the CPU"), std::string::npos);
+}
+
+TEST(HotKernels, MetricsFollowTheDeviceThatIsBusiest) {
+  SteppedTrace made;
+  for (int i = 0; i < 4; ++i) made.step(1);
+  TraceBuilder(made.trace).add<Devices>({.device = 1, .compute_major = 12, .compute_minor = 0});
+  TraceBuilder(made.trace).add<Devices>({.device = 0, .compute_major = 9, .compute_minor = 0});
+  const Result<HotKernels> hot = made.find({.kernels = 1});
+  ASSERT_TRUE(hot);
+  EXPECT_EQ(hot->compute_major, 9);
+}
+
 TEST(HotKernels, NoKernelsIsAnError) {
   SteppedTrace made;
   EXPECT_FALSE(made.find({.kernels = 2}));
