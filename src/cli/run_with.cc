@@ -381,7 +381,7 @@ void add_with_options(const Command& command, WithOptions& options) {
       .option("--with", options.tool,
               "run the program under ncu (Nsight Compute: hardware counters of its hot kernels) or nsys (Nsight "
               "Systems), and report on what that gives")
-      .type_name("ncu|nsys")
+      .type_name("TOOL")
       .check(one_of({kNcu, kNsys}))
       .group(group);
   command
