@@ -15,7 +15,9 @@
 #include "analyze/analysis.h"
 #include "analyze/kernel_figures.h"
 #include "analyze/without_program.h"
+#include "derive/kernel_function.h"
 #include "derive/kernel_rules.h"
+#include "hardware/ncu_metrics.h"
 #include "hardware/roofline.h"
 
 namespace llmprof {
@@ -166,17 +168,6 @@ RooflineRecord counted_roofline(const Context& context, const ProfiledGroup& gro
 
 // ---- the recording beside ------------------------------------------------------------------------------------------
 
-// The function's own name: of "void at::native::(anonymous namespace)::copy<4, f>(int)" it is "copy". Recorders print
-// namespaces and template arguments in different ways.
-std::string function_of(std::string_view kernel) {
-  std::string name(kernel);
-  for (const std::string_view unnamed : {"<unnamed>", "(anonymous namespace)"})
-    for (size_t at; (at = name.find(unnamed)) != std::string::npos;) name.erase(at, unnamed.size());
-  name.resize(std::min(name.find_first_of("<("), name.size()));
-  const size_t begin = name.find_last_of(": ");
-  return begin == std::string::npos ? name : name.substr(begin + 1);
-}
-
 struct RecordedKernel {
   std::set<std::string_view> names;  // that share the function, grid and block
   int64_t calls = 0, total_ns = 0;
@@ -198,7 +189,7 @@ RecordedKernels recorded_kernels(const Context& context) {
     const std::string block = fmt::format("{}x{}x{}", configs.block_x[c], configs.block_y[c], configs.block_z[c]);
     const std::string_view name = context.trace.text(key.name);
     for (RecordedKernel* kernel :
-         {&out.whole[{std::string(name), grid, block}], &out.function[{function_of(name), grid, block}]}) {
+         {&out.whole[{std::string(name), grid, block}], &out.function[{kernel_function(name), grid, block}]}) {
       kernel->names.insert(name);
       kernel->calls += context.groups.kernels[k].calls;
       kernel->total_ns += context.groups.kernels[k].total_ns;
@@ -219,13 +210,13 @@ Matches match_recorded(const Context& context, std::vector<ProfiledKernelRecord>
   const auto launched = [](std::string name, const ProfiledKernelRecord& row) {
     return LaunchedKernel(std::move(name), row.grid.value_or(""), row.block.value_or(""));
   };
-  for (const ProfiledKernelRecord& row : rows) profiled[launched(function_of(row.name), row)].insert(row.name);
+  for (const ProfiledKernelRecord& row : rows) profiled[launched(kernel_function(row.name), row)].insert(row.name);
   Matches out;
   for (ProfiledKernelRecord& row : rows) {
     ++out.rows;
     auto found = recorded.whole.find(launched(row.name, row));
     if (found == recorded.whole.end()) {
-      const LaunchedKernel function = launched(function_of(row.name), row);
+      const LaunchedKernel function = launched(kernel_function(row.name), row);
       found = recorded.function.find(function);
       if (found == recorded.function.end()) {
         ++out.none;
@@ -260,29 +251,8 @@ void say_what_matched(const Matches& matches, std::vector<CannotTell>& cannot_te
 
 // ---- what is missing -----------------------------------------------------------------------------------------------
 
-constexpr const char* kFlopMetrics =
-    "sm__sass_thread_inst_executed_op_fadd_pred_on.sum,sm__sass_thread_inst_executed_op_fmul_pred_on.sum,"
-    "sm__sass_thread_inst_executed_op_ffma_pred_on.sum,sm__sass_thread_inst_executed_op_hadd_pred_on.sum,"
-    "sm__sass_thread_inst_executed_op_hmul_pred_on.sum,sm__sass_thread_inst_executed_op_hfma_pred_on.sum,"
-    "sm__sass_thread_inst_executed_op_dadd_pred_on.sum,sm__sass_thread_inst_executed_op_dmul_pred_on.sum,"
-    "sm__sass_thread_inst_executed_op_dfma_pred_on.sum,sm__inst_executed_pipe_tensor.sum";
-
-// Names of the tensor pipe's counters differ between chips (compute capability, as the file has it).
-std::string tensor_metrics(const Trace& trace) {
-  const int32_t major = trace.devices.empty() ? -1 : trace.devices.compute_major.front();
-  const auto path = [](std::string_view name) { return fmt::format(",sm__ops_path_tensor_src_{}.sum", name); };
-  std::string out = path("bf16_dst_fp32") + path("tf32_dst_fp32");
-  if (major == 9) return out + path("fp16") + path("fp8");
-  out += path("fp16_dst_fp32") + path("fp16_dst_fp16");
-  if (major == 10) out += path("fp4_fp6_fp8_dst_fp32") + path("fp4_dst_fp32");
-  if (major == 12) out += path("fp8_dst_fp32") + path("fp4_dst_fp32");
-  return out;
-}
-
-std::string traffic_metrics(const Trace& trace) {
-  const bool newest = !trace.devices.empty() && trace.devices.compute_major.front() >= 12;
-  return newest ? "dram__bytes_op_read.sum,dram__bytes_op_write.sum" : "dram__bytes_read.sum,dram__bytes_write.sum";
-}
+// Names of the tensor pipe's counters and of those of traffic differ between chips.
+int32_t major_of(const Trace& trace) { return trace.devices.empty() ? -1 : trace.devices.compute_major.front(); }
 
 struct Lacking {
   int64_t all = 0, duration = 0, flops = 0, traffic = 0, occupancy = 0, stalls = 0, hit_rates = 0;
@@ -293,6 +263,8 @@ std::string so_many(int64_t n, int64_t all) {
 }
 
 void say_what_lacks(const Trace& trace, const Lacking& lacks, std::vector<CannotTell>& cannot_tell) {
+  const int32_t major = major_of(trace);
+  const std::string traffic = ncu_metric_list(ncu_traffic_metrics(major));
   const auto ask = [&](int64_t n, const char* question, const std::string& why, const std::string& metrics) {
     if (n > 0)
       cannot_tell.push_back({question, fmt::format("{} {}", so_many(n, lacks.all), why),
@@ -302,10 +274,9 @@ void say_what_lacks(const Trace& trace, const Lacking& lacks, std::vector<Cannot
       "gpu__time_duration.sum");
   ask(lacks.flops, "What are the FLOPs and the arithmetic intensity of the kernels?",
       "has its arithmetic in 32 bits and that of the tensor pipe counted",
-      kFlopMetrics + tensor_metrics(trace) + (lacks.traffic > 0 ? "," + traffic_metrics(trace) : "") +
+      ncu_metric_list(ncu_flop_metrics(major)) + (lacks.traffic > 0 ? "," + traffic : "") +
           (lacks.duration > 0 ? ",gpu__time_duration.sum" : ""));
-  ask(lacks.traffic, "How much memory traffic do the kernels have?", "has its memory traffic counted",
-      traffic_metrics(trace));
+  ask(lacks.traffic, "How much memory traffic do the kernels have?", "has its memory traffic counted", traffic);
   ask(lacks.occupancy, "What occupancy do the kernels achieve?", "has its resident warps counted",
       "sm__warps_active.avg.pct_of_peak_sustained_active");
   ask(lacks.stalls, "What do the warps wait for?", "has its stalls counted",

@@ -47,10 +47,11 @@ struct OutputOptions {
   std::string path;    // -o: a file, or a folder for csv
   bool json = false, quiet = false, no_color = false;
   std::string color = "auto";
-  bool full = false;    // every table of a report, and every column however wide
-  bool tables = false;  // every table of a report: something was asked for that only they have
-  bool redact = false;  // of a recording: paths, hosts, addresses, UUIDs and arguments are left out (trace/redact.h)
-  std::string page;     // a report is also written to this file, as HTML; empty: it is not
+  bool full = false;      // every table of a report, and every column however wide
+  bool tables = false;    // every table of a report: something was asked for that only they have
+  bool profiled = false;  // the page has the kernels that another profiler counted, too
+  bool redact = false;    // of a recording: paths, hosts, addresses, UUIDs and arguments are left out (trace/redact.h)
+  std::string page;       // a report is also written to this file, as HTML; empty: it is not
   // After parsing: --json is short for --format json; FILE.json is JSON and FILE.html is HTML unless another format was
   // asked for.
   std::string effective_format() const {

@@ -167,7 +167,7 @@ Status write_result(const AnyResult& result, const OutputOptions& output, size_t
   if (renderer == nullptr) return fail("no such format: " + output.effective_format(), {}, {}, ExitCode::kUsage);
   const bool one_table = result.visit([](const auto& record) { return !result_info(record).one_table.empty(); });
   const std::vector<RenderedFile> files =
-      renderer->render(result, {output.style(), top, !output.full && !output.tables, timeline});
+      renderer->render(result, {output.style(), top, !output.full && !output.tables, timeline, output.profiled});
   return renderer->tables && !one_table ? write_files(output.path, files)
                                         : write_output(files.front().content, output.path);
 }

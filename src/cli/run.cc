@@ -21,6 +21,7 @@
 #include "cli/measuring.h"
 #include "cli/pipeline.h"
 #include "cli/run_program.h"
+#include "cli/run_with.h"
 #include "cli/stored_run.h"
 #include "hardware/hardware.h"
 #include "hardware/measured.h"
@@ -39,6 +40,7 @@ struct RunArguments {
   std::vector<std::string> stages;
   AnalyzeOptions analyze;
   CeilingsOption ceilings;
+  WithOptions with;
   std::optional<size_t> top;
   double budget = 0;           // percent; 0: not given
   OutputOptions output;        // path is --report
@@ -317,6 +319,39 @@ int keep(StoredRun& stored, const std::string& recording, int exit_code) {
   return exit_code;
 }
 
+// The program as llmprof records it, without a report: for another profiler that runs it after that.
+Result<RecordedProgram> record_only(RunArguments options, const DeriveOptions& derive_options,
+                                    const std::string& folder) {
+  options.no_report = true;
+  options.folder = folder;
+  StoredRun stored(RunKind::kRun, !options.no_store, options.output.quiet);
+  const auto launched = [&]() -> Result<launch::LaunchOutcome> {
+    LLMPROF_CHECK(prepare_launch(options, stored));
+    return launch::launch(options.launch);
+  };
+  const Result<launch::LaunchOutcome> outcome = launched();
+  if (!outcome) {
+    stored.drop();
+    return tl::unexpected<Error>(outcome.error());
+  }
+  keep_ceilings(options);
+  report(options, derive_options, *outcome, stored);
+  keep(stored, options.launch.folder, outcome->exit_code);
+  return RecordedProgram{options.launch.folder, outcome->exit_code, outcome->interrupted};
+}
+
+int run_under_another(RunArguments& options, const DeriveOptions& derive_options) {
+  const WithRun what{
+      options.with,           options.launch.command,
+      options.launch.delay_s, options.launch.duration_s,
+      options.folder,         options.launch.name,
+      options.no_store,       options.no_report,
+      derive_options,         options.analyze,
+      options.ceilings,       options.top,
+      options.output,         [&](const std::string& folder) { return record_only(options, derive_options, folder); }};
+  return run_with_tool(what);
+}
+
 int run(RunArguments& options, const Command& command, const ProgramArguments& program) {
   DeriveOptions derive_options;
   std::optional<StoredRun> stored;
@@ -326,12 +361,15 @@ int run(RunArguments& options, const Command& command, const ProgramArguments& p
   };
   const auto prepare = [&]() -> Status {
     LLMPROF_CHECK(check_rest(command, program));
+    LLMPROF_CHECK(check_with_options(command, options.with));
     LLMPROF_CHECK(check_options(options, derive_options));
     options.launch.command = program.words;
+    if (!options.with.tool.empty()) return check_nesting();
     stored.emplace(RunKind::kRun, !options.no_store, options.output.quiet);
     return prepare_launch(options, *stored);
   };
   if (const Status prepared = prepare(); !prepared) return failed(prepared.error());
+  if (!options.with.tool.empty()) return run_under_another(options, derive_options);
   if (options.baseline) {
     const Result<bool> go_on = run_baseline(options);
     if (!go_on) return failed(go_on.error());
@@ -473,10 +511,12 @@ void add_run(Parser& parser, const ProgramArguments& program) {
   const Command command = parser.add_command("run", "run a program under the collectors, then report on it");
   command.take_other_words();
   add_recording_options(command, *options);
+  add_with_options(command, options->with);
   add_report_options(command, *options);
   command.footer(
       "Usage:    llmprof run [OPTIONS] -- PROGRAM [ARGUMENTS]\n"
       "The program's input, output, terminal, signals and exit code are its own.\n"
+      "Counters: llmprof run --with ncu --hot last -- PROGRAM [ARGUMENTS], of the kernels with most GPU time.\n"
       "Example:  llmprof run --model llama-3.1-8b -- python3 generate.py");
   command.action([options, command, &program] { return run(*options, command, program); });
 }

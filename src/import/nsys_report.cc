@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/shell_word.h"
 #include "import/nsys.h"
 
 extern char** environ;
@@ -39,16 +40,6 @@ class ExportFolder {
  private:
   std::string path_;
 };
-
-// A word for a shell, as it is shown to people.
-std::string shell_word(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-+=:,@%") ==
-      std::string::npos)
-    return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 std::string by_hand(const std::string& path) {
   const std::string target = fs::path(path).replace_extension(".sqlite").string();

@@ -18,6 +18,7 @@ struct RenderOptions : TextStyle {        // of text
   size_t top = 12;                        // text: rows per table; the others always give all that the result holds
   bool one_page = false;                  // text of a report: at most 60 lines, else every table
   const std::string* timeline = nullptr;  // html: packed steps for its timeline; none: it has no such section
+  bool profiled = false;                  // one page: with kernels profiled beside the recording, which were asked for
 };
 
 struct RenderedFile {

@@ -83,7 +83,7 @@ std::string text_profiled_kernels(const Report& report, const RenderOptions& opt
   constexpr size_t kRowsOfPage = 25;
   constexpr std::ptrdiff_t kRecordedColumn = 4;  // behind the duration under the profiler
   const bool alone = profiled_alone(report);
-  if (report.profiled_kernels.empty() || (options.one_page && !alone)) return {};
+  if (report.profiled_kernels.empty() || (options.one_page && !alone && !options.profiled)) return {};
   const size_t most = options.one_page ? std::min(kRowsOfPage, options.top) : options.top;
   const auto or_dash = [](const OptDouble& value, auto&& format) { return value ? format(*value) : std::string("-"); };
   std::vector<TextTable::Column> columns = {{"kernel", kLeft, options.width > 100 ? size_t{46} : size_t{34}},

@@ -36,6 +36,7 @@ TESTS = [
     ("bench_noise", ["tests/gpu/bench_noise_look.py"], 60),
     ("bench_speeds", ["tests/gpu/bench_repeat_test.py", "--kernel", "gemm --m 1 --n 28672 --k 4096 --dtype bf16"], 60),
     ("bench_repeat", ["tests/gpu/bench_repeat_test.py"], 580),
+    ("drive_ncu", ["tests/gpu/drive_ncu_test.py"], 90),
     ("ncu_bytes", ["tests/gpu/ncu_bytes_test.py"], 120),
     ("faults", ["tests/gpu/faults_test.py", "--seconds", "15"], 300),
     ("recorded_steps", ["benchmarks/recorded_steps.py"], 160),

@@ -159,6 +159,37 @@ TEST(LaunchEnvironment, ForeignTools) {
   EXPECT_EQ(made.notices.size(), 2U);
 }
 
+TEST(LaunchEnvironment, UnderAnotherProfilerNothingOfOursIsLeft) {
+  const std::string own = "/x/lib/libllmprof_inject.so";
+  const std::vector<std::string> texts = {"HOME=/h",
+                                          "LD_PRELOAD=" + own + ":a.so b.so",
+                                          "CUDA_INJECTION64_PATH=" + own,
+                                          "NVTX_INJECTION64_PATH=/other.so",
+                                          "PYTHONPATH=/x/share/llmprof/python:/p",
+                                          "LLMPROF_TORCH=1",
+                                          "LLMPROF_LEVEL=deep",
+                                          "LLMPROF_CUPTI=/mine"};
+  std::vector<const char*> current;
+  for (const std::string& text : texts) current.push_back(text.c_str());
+  current.push_back(nullptr);
+  const TargetEnvironment made = plain_environment(current.data());
+  for (const std::string& entry : made.entries) EXPECT_EQ(entry.find("libllmprof_inject"), std::string::npos) << entry;
+  EXPECT_EQ(value(made, "HOME"), "/h");
+  EXPECT_EQ(value(made, "LD_PRELOAD"), "a.so:b.so");
+  EXPECT_EQ(value(made, "CUDA_INJECTION64_PATH"), "(none)");
+  EXPECT_EQ(value(made, "NVTX_INJECTION64_PATH"), "/other.so");
+  EXPECT_EQ(value(made, "PYTHONPATH"), "/p");
+  EXPECT_EQ(value(made, "LLMPROF_TORCH"), "(none)");
+  EXPECT_EQ(value(made, "LLMPROF_LEVEL"), "(none)");
+  ASSERT_EQ(made.notices.size(), 1U);
+  EXPECT_NE(made.notices[0].find("/other.so"), std::string::npos);
+  // What has nothing of ours stays as it is, separators included.
+  const char* const foreign[] = {"LD_PRELOAD=a.so b.so", "PYTHONPATH=/x/share/llmprof/python", nullptr};
+  const TargetEnvironment kept = plain_environment(foreign);
+  EXPECT_EQ(value(kept, "LD_PRELOAD"), "a.so b.so");
+  EXPECT_EQ(value(kept, "PYTHONPATH"), "/x/share/llmprof/python");
+}
+
 TEST(LaunchEnvironment, WherePreloadIsImpossible) {
   const char* const current[] = {"LD_PRELOAD=x.so", nullptr};
   InjectionPlan wanted = plan();

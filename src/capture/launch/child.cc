@@ -62,10 +62,13 @@ void Pipe::close_end(int& end) {
 }
 
 Result<pid_t> start_program(const std::string& path, const std::vector<std::string>& command,
-                            const std::vector<std::string>& environment, const SignalRelay& signals) {
+                            const std::vector<std::string>& environment, const SignalRelay& signals, int error_to,
+                            int output_to) {
   std::vector<char*> words = pointers(command), variables = pointers(environment);
   const pid_t child = fork_and_exec([&] {
     signals.restore_in_child();
+    if (error_to >= 0) dup2(error_to, STDERR_FILENO);
+    if (output_to >= 0) dup2(output_to, STDOUT_FILENO);
     // execvpe, because a script without "#!" goes to the shell then, as it does when it is typed; the path has a slash,
     // so it is not searched for.
     execvpe(path.c_str(), words.data(), variables.data());

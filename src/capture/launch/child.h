@@ -22,9 +22,11 @@ struct Ending {
 };
 
 // Starts `path` with the words of `command`, this process's standard input, output and error, its working folder, and
-// the signals that llmprof itself was started with. An error tells why exec failed, with exit code 127 or 126.
+// the signals that llmprof itself was started with. An error tells why exec failed, with exit code 127 or 126. Other
+// descriptors take the place of standard error and output where they are given.
 Result<pid_t> start_program(const std::string& path, const std::vector<std::string>& command,
-                            const std::vector<std::string>& environment, const SignalRelay& signals);
+                            const std::vector<std::string>& environment, const SignalRelay& signals, int error_to = -1,
+                            int output_to = -1);
 
 // Starts a helper of llmprof's own: the same binary with these arguments, in a process group of its own, so that the
 // terminal's signals do not reach it, ended by the kernel when llmprof dies, with no input and its words in `log`. It

@@ -115,6 +115,45 @@ TargetEnvironment target_environment(const char* const* current, const Injection
   return out;
 }
 
+TargetEnvironment plain_environment(const char* const* current) {
+  constexpr std::string_view kLibrary = "libllmprof_inject.so";
+  TargetEnvironment out;
+  Environment environment(current);
+  const bool hooked = environment.get(session::kEnvTorch) != nullptr;
+  for (const char* name : kOwn) environment.unset(name);
+  // A list of paths without those that `drop` names; a variable with nothing left goes.
+  const auto filter = [&](const char* name, std::string_view separators, auto&& drop) {
+    const char* value = environment.get(name);
+    if (value == nullptr) return;
+    std::string kept;
+    bool dropped = false;
+    std::string_view rest = value;
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find_first_of(separators), rest.size());
+      const std::string_view one = rest.substr(0, end);
+      if (drop(one))
+        dropped = true;
+      else if (!one.empty())
+        kept += (kept.empty() ? "" : ":") + std::string(one);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (!dropped) return;
+    environment.unset(name);
+    if (!kept.empty()) environment.set(name, kept);
+  };
+  const auto is_own = [&](std::string_view path) { return path.substr(path.find_last_of('/') + 1) == kLibrary; };
+  filter("LD_PRELOAD", " :", is_own);
+  filter("CUDA_INJECTION64_PATH", "", is_own);
+  filter("NVTX_INJECTION64_PATH", "", is_own);
+  if (hooked) filter("PYTHONPATH", ":", [](std::string_view path) { return path.ends_with("/share/llmprof/python"); });
+  for (const char* name : {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"})
+    if (const char* foreign = environment.get(name); foreign != nullptr && *foreign != '\0')
+      out.notices.push_back(std::string(name) + " names " + foreign +
+                            ": it is left to the profiler; if it uses CUPTI, one of the two gets nothing");
+  out.entries = environment.take();
+  return out;
+}
+
 std::string binary_folder() {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);

@@ -33,6 +33,10 @@ struct TargetEnvironment {
 // `current` as environ: ends with a null pointer.
 TargetEnvironment target_environment(const char* const* current, const InjectionPlan& plan);
 
+// For a program under another profiler, since CUPTI has one client: `current` without what a session of llmprof adds,
+// its injection library in every variable that would load it included. Notices name other tools that are left.
+TargetEnvironment plain_environment(const char* const* current);
+
 // The value of NAME in a list of NAME=value, null if it is not there.
 const char* environment_value(const std::vector<std::string>& entries, const std::string& name);
 
