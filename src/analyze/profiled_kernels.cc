@@ -174,10 +174,12 @@ struct RecordedKernel {
 };
 using LaunchedKernel = std::tuple<std::string, std::string, std::string>;  // name, grid, block
 
-// Kernels of the recording by their whole names, and by their functions.
-struct RecordedKernels {
-  std::map<LaunchedKernel, RecordedKernel> whole, function;
-};
+// By the whole name, by what is in the name, by the function: the first that is known.
+constexpr int kNamings = 3;
+std::string named(int naming, std::string_view kernel) {
+  return naming == 0 ? std::string(kernel) : naming == 1 ? kernel_words(kernel) : kernel_function(kernel);
+}
+using RecordedKernels = std::array<std::map<LaunchedKernel, RecordedKernel>, kNamings>;
 RecordedKernels recorded_kernels(const Context& context) {
   RecordedKernels out;
   const LaunchConfigs& configs = context.trace.launch_configs;
@@ -188,11 +190,11 @@ RecordedKernels recorded_kernels(const Context& context) {
     const std::string grid = fmt::format("{}x{}x{}", configs.grid_x[c], configs.grid_y[c], configs.grid_z[c]);
     const std::string block = fmt::format("{}x{}x{}", configs.block_x[c], configs.block_y[c], configs.block_z[c]);
     const std::string_view name = context.trace.text(key.name);
-    for (RecordedKernel* kernel :
-         {&out.whole[{std::string(name), grid, block}], &out.function[{kernel_function(name), grid, block}]}) {
-      kernel->names.insert(name);
-      kernel->calls += context.groups.kernels[k].calls;
-      kernel->total_ns += context.groups.kernels[k].total_ns;
+    for (int naming = 0; naming < kNamings; ++naming) {
+      RecordedKernel& kernel = out[static_cast<size_t>(naming)][{named(naming, name), grid, block}];
+      kernel.names.insert(name);
+      kernel.calls += context.groups.kernels[k].calls;
+      kernel.total_ns += context.groups.kernels[k].total_ns;
     }
   }
   return out;
@@ -202,32 +204,35 @@ struct Matches {
   int64_t rows = 0, none = 0, ambiguous = 0;
 };
 
-// Gives the rows what the recording says of their kernels: by the whole name, else by the function, where only one
-// kernel on either side has it.
+// Gives the rows what the recording says of their kernels, where only one kernel on either side is named so.
 Matches match_recorded(const Context& context, std::vector<ProfiledKernelRecord>& rows) {
   const RecordedKernels recorded = recorded_kernels(context);
-  std::map<LaunchedKernel, std::set<std::string_view>> profiled;  // names by function
-  const auto launched = [](std::string name, const ProfiledKernelRecord& row) {
-    return LaunchedKernel(std::move(name), row.grid.value_or(""), row.block.value_or(""));
+  const auto launched = [](int naming, const ProfiledKernelRecord& row) {
+    return LaunchedKernel(named(naming, row.name), row.grid.value_or(""), row.block.value_or(""));
   };
-  for (const ProfiledKernelRecord& row : rows) profiled[launched(kernel_function(row.name), row)].insert(row.name);
+  std::array<std::map<LaunchedKernel, std::set<std::string_view>>, kNamings> profiled;  // whole names
+  for (const ProfiledKernelRecord& row : rows)
+    for (int naming = 0; naming < kNamings; ++naming)
+      profiled[static_cast<size_t>(naming)][launched(naming, row)].insert(row.name);
   Matches out;
   for (ProfiledKernelRecord& row : rows) {
     ++out.rows;
-    auto found = recorded.whole.find(launched(row.name, row));
-    if (found == recorded.whole.end()) {
-      const LaunchedKernel function = launched(kernel_function(row.name), row);
-      found = recorded.function.find(function);
-      if (found == recorded.function.end()) {
-        ++out.none;
-        continue;
-      }
-      if (found->second.names.size() > 1 || profiled[function].size() > 1) {
-        ++out.ambiguous;
-        continue;
-      }
+    const RecordedKernel* match = nullptr;
+    bool several = false;
+    for (int naming = 0; naming < kNamings && match == nullptr; ++naming) {
+      const LaunchedKernel name = launched(naming, row);
+      const auto& of_recording = recorded[static_cast<size_t>(naming)];
+      const auto found = of_recording.find(name);
+      if (found == of_recording.end()) continue;
+      several |= found->second.names.size() > 1 || profiled[static_cast<size_t>(naming)][name].size() > 1;
+      if (several) break;  // a shorter name tells them apart no better
+      match = &found->second;
     }
-    const RecordedKernel& kernel = found->second;
+    if (match == nullptr) {
+      ++(several ? out.ambiguous : out.none);
+      continue;
+    }
+    const RecordedKernel& kernel = *match;
     row.recorded_calls = kernel.calls;
     const double mean_ns = static_cast<double>(kernel.total_ns) / static_cast<double>(kernel.calls);
     row.recorded_us = mean_ns / 1e3;
