@@ -325,4 +325,32 @@ std::vector<RankClock> rank_clocks(const std::vector<CollectiveCall>& calls,
   return out;
 }
 
+RankCollectives rank_collectives(const Trace& trace) {
+  RankCollectives out;
+  const Ranks& rows = trace.ranks;
+  if (rows.empty()) return out;
+  constexpr int32_t kDevicesMost = 1 << 20;  // of a damaged file
+  std::map<int32_t, int32_t> places;         // by number
+  for (const int32_t rank : rows.rank) places.try_emplace(rank, 0);
+  for (auto& [number, place] : places) {
+    place = static_cast<int32_t>(out.numbers.size());
+    out.numbers.push_back(number);
+  }
+  std::vector<int32_t> rank_of_device;
+  for (Row row = 0; row < rows.size(); ++row) {
+    const int32_t device = rows.device[row];
+    if (device < 0 || device >= kDevicesMost) continue;
+    if (static_cast<size_t>(device) >= rank_of_device.size())
+      rank_of_device.resize(static_cast<size_t>(device) + 1, -1);
+    rank_of_device[static_cast<size_t>(device)] = places[rows.rank[row]];
+  }
+  add_collective_calls(trace, rank_of_device, out.numbers, 0, out.calls);
+  out.joined = join_collectives(out.calls);
+  return out;
+}
+
+bool RankCollectives::met(const JoinedCollective& one) const {
+  return one.whole() && last_start_ns(calls, one) <= first_end_ns(calls, one) + kClocksAgreeNs;
+}
+
 }  // namespace llmprof

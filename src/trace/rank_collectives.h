@@ -63,4 +63,14 @@ std::vector<RankClock> rank_clocks(const std::vector<CollectiveCall>& calls,
                                    const std::vector<JoinedCollective>& joined,
                                    const std::vector<uint32_t>& clock_of_rank);
 
+// The same of a trace of joined ranks (table ranks_joined); empty where it is of one.
+struct RankCollectives {
+  std::vector<int32_t> numbers;  // of the ranks in the job
+  std::vector<CollectiveCall> calls;
+  std::vector<JoinedCollective> joined;
+  // Whether all of its ranks are here and were in it at one time: who waited for whom is known of these.
+  bool met(const JoinedCollective& one) const;
+};
+RankCollectives rank_collectives(const Trace& trace);
+
 }  // namespace llmprof

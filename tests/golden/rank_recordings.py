@@ -45,7 +45,7 @@ class Job:
         self.groups = [list(range(first, first + width)) for first in range(0, ranks, width)]
         self.collectives = []
         self.events = {rank: [] for rank in range(ranks)}  # (start, end, kind, fields) on the job's clock
-        self.host = {rank: 1_000_000 for rank in range(ranks)}
+        self.host = {rank: 20_000_000 for rank in range(ranks)}
         self.gpu = {rank: 0 for rank in range(ranks)}
         self.ids = {rank: 0 for rank in range(ranks)}
         self.numbers = {}
@@ -148,7 +148,7 @@ class Job:
             events.append({"ph": "X", "cat": category, "name": name, **on, "ts": round((start - shift) / 1000, 3), "dur": round((end - start) / 1000, 3),
                            "args": fields})
         for extra in range(self.extra):  # to make a file large
-            at = (self.host[rank] - 1_000_000) * extra // max(1, self.extra) + 1_000_000
+            at = (self.host[rank] - 20_000_000) * extra // max(1, self.extra) + 20_000_000
             events.append({"ph": "X", "cat": "cpu_op", "name": f"aten::view_{extra % 7}", "pid": 4000, "tid": 4001, "ts": round((at - shift) / 1000, 3), "dur": 0.01,
                            "args": {"External id": 10_000_000 + extra, "Input Dims": [[512, 4096], []], "Input type": ["c10::BFloat16", "Scalar"]}})
         devices = [{"id": i, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "computeMajor": 9, "computeMinor": 0, "numSms": 132} for i in range(4)]
