@@ -13,6 +13,7 @@
 #include "base/json_document.h"
 #include "base/parallel.h"
 #include "import/importer.h"
+#include "import/json_scan.h"
 #include "trace/rank_collectives.h"
 #include "trace/trace_builder.h"
 
@@ -39,17 +40,27 @@ struct RankPart {
   int64_t shift_ns() const { return clock.excludes_zero() ? static_cast<int64_t>(std::llround(clock.offset_ns)) : 0; }
 };
 
+// Of torch.profiler distributedInfo, of a session of llmprof the environment of torchrun.
 void read_rank(RankPart& part) {
-  const auto found = part.trace.metadata.find("distributedInfo");
-  if (found != part.trace.metadata.end())
+  const std::map<std::string, std::string>& facts = part.trace.metadata;
+  if (const auto found = facts.find("distributedInfo"); found != facts.end()) {
     if (const Result<JsonDocument> info = JsonDocument::parse(found->second); info && info->root().is_object()) {
       part.rank = info->root()["rank"].integer().value_or(-1);
       part.world_size = info->root()["world_size"].integer().value_or(-1);
-      if (part.rank < 0 || part.rank > INT32_MAX) part.rank = -1;
-      if (part.world_size < 1 || part.world_size > INT32_MAX) part.world_size = -1;
     }
-  for (const char* key : {"hostname", "host_name"})
-    if (const auto host = part.trace.metadata.find(key); host != part.trace.metadata.end()) part.host = host->second;
+  } else {
+    const auto number = [&](const char* key) {
+      int64_t value = -1;
+      const auto fact = facts.find(key);
+      return fact != facts.end() && json::parse_int(fact->second, value) ? value : -1;
+    };
+    part.rank = number("RANK");
+    part.world_size = number("WORLD_SIZE");
+  }
+  if (part.rank < 0 || part.rank > INT32_MAX) part.rank = -1;
+  if (part.world_size < 1 || part.world_size > INT32_MAX) part.world_size = -1;
+  for (const char* key : {"hostname", "host_name", "host.name"})
+    if (const auto host = facts.find(key); host != facts.end()) part.host = host->second;
 }
 
 // Ordinals of devices that anything but their description names.
@@ -69,14 +80,34 @@ std::vector<int32_t> used_devices(const Trace& trace) {
   return {used.begin(), used.end()};
 }
 
-bool has_described_collectives(const RankPart& part) { return !part.trace.collectives.empty(); }
+// Ordinals of devices that run collectives.
+std::set<int32_t> communicating_devices(const RankPart& part) {
+  if (part.devices.empty()) return {};
+  std::vector<CollectiveCall> calls;
+  add_collective_calls(part.trace, std::vector<int32_t>(static_cast<size_t>(part.devices.back()) + 1, 0), {0}, 0,
+                       calls);
+  std::set<int32_t> out;
+  for (const CollectiveCall& call : calls) out.insert(part.trace.device_of(call.op));
+  return out;
+}
+
+// A recording of several ranks, as of a session around torchrun, or of a process that drives several GPUs.
+Status check_that_it_is_of_one_rank(const RankPart& part) {
+  const size_t gpus = communicating_devices(part).size();
+  if (gpus > 1 || !part.trace.ranks.empty())
+    return fail(fmt::format("expected recordings of one rank each, found one in which {} GPUs run collectives",
+                            std::max(gpus, part.trace.ranks.size())),
+                part.path, "analyze it alone: it holds several ranks already", ExitCode::kUsage);
+  return {};
+}
 
 Status check_that_ranks_are_known(std::vector<RankPart>& parts) {
   const auto has_rank = [](const RankPart& part) { return part.rank >= 0; };
   const auto known = std::count_if(parts.begin(), parts.end(), has_rank);
   const auto size = static_cast<std::ptrdiff_t>(parts.size());
   if (known == 0) {
-    const auto silent = std::find_if_not(parts.begin(), parts.end(), has_described_collectives);
+    const auto silent = std::find_if(parts.begin(), parts.end(),
+                                     [](const RankPart& part) { return communicating_devices(part).empty(); });
     if (silent != parts.end())
       return fail(fmt::format("expected one recording, or those of several ranks of one job; found {}, and nothing "
                               "shows that they are of one job (no distributedInfo, no collectives)",
@@ -343,10 +374,7 @@ Result<Trace> import_ranks(const std::vector<std::string>& paths,
     part.devices = used_devices(part.trace);
   });
   for (const RankPart& part : parts) LLMPROF_CHECK(part.status);
-  for (const RankPart& part : parts)
-    if (!part.trace.ranks.empty())
-      return fail("expected recordings of one rank each, found one of joined ranks", part.path,
-                  "analyze it alone, or name the recordings that it was joined from", ExitCode::kUsage);
+  for (const RankPart& part : parts) LLMPROF_CHECK(check_that_it_is_of_one_rank(part));
   LLMPROF_CHECK(order_ranks(parts));
   LLMPROF_CHECK(set_clocks(parts));
   return joined_trace(parts);

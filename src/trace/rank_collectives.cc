@@ -150,18 +150,16 @@ class Matcher {
   }
 
   Placed best_place(const std::vector<uint32_t>& fixed, const std::vector<uint32_t>& moved) const {
-    const auto [least, most] = std::minmax(static_cast<int64_t>(fixed.size()), static_cast<int64_t>(moved.size()));
+    const int64_t of_fixed = static_cast<int64_t>(fixed.size()), of_moved = static_cast<int64_t>(moved.size());
     Placed best = place_at(fixed, moved, 0);
     // Recordings that hold as many calls hold the same ones, unless that cannot be.
-    if (least == most && best.unlike == 0 && best.possible) return best;
+    if (of_fixed == of_moved && best.unlike == 0 && best.possible) return best;
     const auto key = [](const Placed& placed) {
       return std::make_tuple(placed.unlike, !placed.possible, placed.clocks_ns, std::abs(placed.places));
     };
-    const int64_t overlap = std::max<int64_t>(1, least / 2);
+    const int64_t overlap = std::max<int64_t>(1, (std::min(of_fixed, of_moved) + 1) / 2);
     for (int64_t places = -kMovedMost; places <= kMovedMost; ++places) {
-      const int64_t common =
-          std::min<int64_t>(static_cast<int64_t>(fixed.size()), static_cast<int64_t>(moved.size()) + places) -
-          std::max<int64_t>(0, places);
+      const int64_t common = std::min(of_fixed, of_moved + places) - std::max<int64_t>(0, places);
       if (common < overlap) continue;
       const Placed placed = place_at(fixed, moved, places);
       if (key(placed) < key(best)) best = placed;
