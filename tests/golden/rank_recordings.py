@@ -19,13 +19,14 @@ KERNEL = {"allreduce": "AllReduce_Sum", "_allgather_base": "AllGather", "_reduce
 
 
 class Collective:
-    """One collective as it was on the job's own clock. `starts` by rank, all ends are one."""
+    """One collective as it was on the job's own clock, starts and ends by rank."""
 
-    def __init__(self, group, name, dtype, elements, ranks, starts, wire_ns):
+    def __init__(self, group, name, dtype, elements, ranks, starts, wire_ns, later):
         self.group, self.name, self.dtype, self.elements, self.ranks = group, name, dtype, elements, tuple(ranks)
         self.starts, self.wire_ns = starts, wire_ns
         self.last_start = max(starts.values())
-        self.end = self.last_start + wire_ns
+        self.ends = {rank: self.last_start + wire_ns + later[rank] for rank in ranks}
+        self.end = max(self.ends.values())
         self.seen = set(ranks)  # ranks that recorded it
 
 
@@ -35,12 +36,12 @@ class Job:
     `missed`: at the beginning, that its recorder did not see. `spread_ns`: how far apart ends of a collective may be."""
 
     def __init__(self, ranks, steps=20, layers=4, seed=1, late=None, offsets=None, hosts=None, numbered=True, tensor_parallel=None, lost=None, missed=None,
-                 own_ordinals=False, graphs=False, kernel_ns=60_000, wire_ns=40_000, jitter_ns=4_000, extra=0, named_groups=True):
+                 own_ordinals=False, graphs=False, kernel_ns=60_000, wire_ns=40_000, jitter_ns=4_000, spread_ns=0):
         self.size, self.random = ranks, random.Random(seed)
         self.late, self.offsets, self.hosts = late or {}, offsets or {}, hosts or {}
-        self.numbered, self.own_ordinals, self.graphs, self.named_groups = numbered, own_ordinals, graphs, named_groups
+        self.numbered, self.own_ordinals, self.graphs = numbered, own_ordinals, graphs
         self.lost, self.missed = lost or {}, missed or {}
-        self.kernel_ns, self.wire_ns, self.jitter_ns, self.extra = kernel_ns, wire_ns, jitter_ns, extra
+        self.kernel_ns, self.wire_ns, self.jitter_ns, self.spread_ns = kernel_ns, wire_ns, jitter_ns, spread_ns
         width = tensor_parallel or ranks
         self.groups = [list(range(first, first + width)) for first in range(0, ranks, width)]
         self.collectives = []
@@ -82,7 +83,8 @@ class Job:
         for rank in ranks:
             correlations[rank], starts[rank] = self.launch(rank, "c10d::" + name)
         wire = self.wire_ns + elements * ELEMENT_BYTES[dtype] // 200 + self.random.randrange(self.jitter_ns)  # 200 GB/s
-        one = Collective(tuple(ranks), name, dtype, elements, ranks, starts, wire)
+        later = {rank: self.random.randrange(self.spread_ns) if self.spread_ns else 0 for rank in ranks}
+        one = Collective(tuple(ranks), name, dtype, elements, ranks, starts, wire, later)
         self.collectives.append(one)
         pair = name == "send"
         number = self.numbers[one.group] = self.numbers.get(one.group, 0) + 1
@@ -91,7 +93,7 @@ class Job:
             describe = {} if self.graphs else {
                 "Collective name": own, "In msg nelems": elements, "Out msg nelems": out if out is not None else elements, "Group size": len(ranks),
                 "dtype": dtype, "In split size": "[]", "Out split size": "[]"}
-            if describe and self.named_groups:
+            if describe:
                 describe |= {"Process Group Name": "0" if len(ranks) == self.size else "2", "Process Group Description": "tp",
                              "Process Group Ranks": str(ranks)}
             if describe and self.numbered and not pair:
@@ -99,7 +101,7 @@ class Job:
             if describe and pair:
                 describe |= {"Dst Rank": ranks[1]} if position == 0 else {"Src Rank": ranks[0]}
             kernel = f"ncclDevKernel_{KERNEL[own]}_{NCCL_TYPE[dtype]}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-            self.kernel(rank, kernel, starts[rank], one.end, correlations[rank], describe)
+            self.kernel(rank, kernel, starts[rank], one.ends[rank], correlations[rank], describe)
             self.events[rank][-1][4]["_collective"] = len(self.collectives) - 1
         return one
 
@@ -147,10 +149,6 @@ class Job:
             on = {"pid": self.local_device(rank), "tid": 7} if category == "kernel" else {"pid": 4000, "tid": 4000}
             events.append({"ph": "X", "cat": category, "name": name, **on, "ts": round((start - shift) / 1000, 3), "dur": round((end - start) / 1000, 3),
                            "args": fields})
-        for extra in range(self.extra):  # to make a file large
-            at = (self.host[rank] - 20_000_000) * extra // max(1, self.extra) + 20_000_000
-            events.append({"ph": "X", "cat": "cpu_op", "name": f"aten::view_{extra % 7}", "pid": 4000, "tid": 4001, "ts": round((at - shift) / 1000, 3), "dur": 0.01,
-                           "args": {"External id": 10_000_000 + extra, "Input Dims": [[512, 4096], []], "Input type": ["c10::BFloat16", "Scalar"]}})
         devices = [{"id": i, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "computeMajor": 9, "computeMinor": 0, "numSms": 132} for i in range(4)]
         document = {"schemaVersion": 1, "deviceProperties": devices[:1] if self.own_ordinals else devices}
         if ranks_known:
