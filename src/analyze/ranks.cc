@@ -280,8 +280,8 @@ void say_what_is_missing(const Report& report, std::vector<CannotTell>& cannot_t
     if (!row.offset_low_us) unknown.push_back(row.rank);
   if (!unknown.empty())
     cannot_tell.push_back({fmt::format("Do the clocks of all ranks agree ({})?", numbers_text(unknown)),
-                           "no common collectives connect these with the first rank, or they contradict each other: "
-                           "their times are as recorded",
+                           "no common collectives connect these with the first rank, or these do not agree on one "
+                           "difference, as where clocks drift",
                            "record all ranks of one process group over the same steps"});
 }
 

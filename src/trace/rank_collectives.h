@@ -7,6 +7,7 @@
 // agree and no rank leaves a call before another enters it. What has no partner stays alone, and is counted.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -54,9 +55,9 @@ struct RankClock {
   bool known = false;    // connected to the first by common collectives
   double offset_ns = 0;  // by the ends of common collectives, within the bounds
   double low_ns = 0;     // no rank leaves a collective before the last one enters it:
-  double high_ns = 0;    // so it lies between these; low above high: the collectives contradict each other
+  double high_ns = 0;    // so it lies between these; low above high: no constant does, as where clocks drift
   bool contradicts() const { return known && low_ns > high_ns; }
-  bool excludes_zero() const { return known && !contradicts() && (low_ns > 0 || high_ns < 0); }
+  bool excludes_zero() const { return known && (std::min(low_ns, high_ns) > 0 || std::max(low_ns, high_ns) < 0); }
 };
 // By rank; the first is known, with an offset of 0. `clock_of_rank`: ranks of one host share a clock.
 std::vector<RankClock> rank_clocks(const std::vector<CollectiveCall>& calls,

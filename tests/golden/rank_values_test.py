@@ -248,6 +248,11 @@ def other_ways(folder):
         one.pop("source")
     expect(back == report, f"saved and read again: {[key for key in report if back.get(key) != report[key]]}")
     refused("joined already", (saved, files[0]), "expected recordings of one rank each", str(saved))
+    hosts = {0: "secret-alpha", 1: "secret-beta"}
+    named = Job(2, steps=3, hosts=hosts).write(folder / "named")
+    for more in ((), ("--redact",)):
+        text = subprocess.run([BINARY, "analyze", *map(str, named.values()), "--json", *more], capture_output=True, text=True, timeout=240).stdout
+        expect(all((host in text) != bool(more) for host in hosts.values()), f"{more}: names of hosts")
     outputs = set()
     for threads in ("1", "3"):
         outputs.add(subprocess.run([BINARY, "analyze", *map(str, files.values()), "--json"], capture_output=True, timeout=240,

@@ -197,13 +197,25 @@ TEST(RankCollectives, ARankThatMeetsNobodyHasNoKnownClock) {
 }
 
 TEST(RankCollectives, WhatNoClockExplainsContradicts) {
-  Job job;
-  job.add(0, 0, 100).sequence = 1;
+  Job job;  // One says that the clock of rank 1 is 1 ms behind, the other that it is 1 ms ahead.
+  job.add(0, 1'000'000, 1'000'100).sequence = 1;
   job.add(1, 0, 100).sequence = 1;
-  job.add(0, 1'000'000, 1'000'100).sequence = 2;
-  job.add(1, 5'000'000, 5'000'100).sequence = 2;
+  job.add(0, 5'000'000, 5'000'100).sequence = 2;
+  job.add(1, 6'000'000, 6'000'100).sequence = 2;
   EXPECT_TRUE(job.clocks({0, 1})[1].contradicts());
   EXPECT_FALSE(job.clocks({0, 1})[1].excludes_zero());
+}
+
+TEST(RankCollectives, AClockThatDriftsIsNotThatOfTheFirst) {
+  Job job;  // 1 ms behind, then 1.001 ms: more than a collective of 100 ns allows, and far from 0.
+  job.add(0, 1'000'000, 1'000'100).sequence = 1;
+  job.add(1, 0, 100).sequence = 1;
+  job.add(0, 5'001'000, 5'001'100).sequence = 2;
+  job.add(1, 4'000'000, 4'000'100).sequence = 2;
+  const RankClock clock = job.clocks({0, 1})[1];
+  EXPECT_TRUE(clock.contradicts());
+  EXPECT_TRUE(clock.excludes_zero());
+  EXPECT_EQ(clock.offset_ns, 1'000'500);
 }
 
 }  // namespace
