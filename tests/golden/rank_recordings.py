@@ -158,16 +158,17 @@ class Job:
         document |= {"baseTimeNanoseconds": BASE_NS, "traceEvents": events}
         return document
 
-    def write(self, folder, ranks=None, ranks_known=True):
+    def write(self, folder, ranks=None, ranks_known=True, name="rank{}.json.gz"):
         """Paths by rank."""
         folder.mkdir(parents=True, exist_ok=True)
         out = {}
         for rank in ranks if ranks is not None else range(self.size):
-            out[rank] = folder / f"rank{rank}.json.gz"
+            out[rank] = folder / name.format(rank)
             with gzip.GzipFile(out[rank], "wb", mtime=0, compresslevel=1) as file:
                 file.write(json.dumps(self.document(rank, ranks_known), separators=(",", ":")).encode())
         return out
 
 
 if __name__ == "__main__":
-    Job(4, late={2: 300_000}, steps=12).write(pathlib.Path(sys.argv[1]))
+    hosts = {0: "node-a", 1: "node-b"}
+    Job(2, steps=6, layers=2, late={1: 200_000}, offsets={1: 3_000_000}, hosts=hosts).write(pathlib.Path(sys.argv[1]), name="two_ranks_{}.json.gz")
