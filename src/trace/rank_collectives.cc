@@ -32,10 +32,12 @@ bool has_even_sizes(std::string_view name) {
   return false;
 }
 
-bool are_alike(const CollectiveCall& a, const CollectiveCall& b) {
-  if (a.is_between_two()) return b.is_between_two();
-  if (a.name != b.name || a.dtype != b.dtype) return false;
-  return !has_even_sizes(a.name) || (a.in_elements == b.in_elements && a.out_elements == b.out_elements);
+// What calls have in common that may be one collective.
+using Likeness = std::tuple<bool, std::string_view, std::string_view, int64_t, int64_t>;
+Likeness likeness_of(const CollectiveCall& call) {
+  if (call.is_between_two()) return {true, {}, {}, 0, 0};
+  const bool even = has_even_sizes(call.name);
+  return {false, call.name, call.dtype, even ? call.in_elements : 0, even ? call.out_elements : 0};
 }
 
 // How one list of calls lies against another when it is moved by so many places.
@@ -48,7 +50,11 @@ struct Placed {
 
 class Matcher {
  public:
-  explicit Matcher(const std::vector<CollectiveCall>& calls) : calls_(calls) {}
+  explicit Matcher(const std::vector<CollectiveCall>& calls) : calls_(calls) {
+    std::map<Likeness, uint32_t> numbers;
+    for (const CollectiveCall& call : calls)
+      kinds_.push_back(numbers.try_emplace(likeness_of(call), static_cast<uint32_t>(numbers.size())).first->second);
+  }
 
   std::vector<JoinedCollective> run() {
     std::map<GroupKey, CallsByRank> groups;
@@ -123,7 +129,7 @@ class Matcher {
       const int64_t places = &list == longest ? 0 : best_place(*longest, list).places;
       for (size_t i = 0; i < list.size(); ++i) {
         std::vector<uint32_t>& together = met[static_cast<int64_t>(i) + places];
-        if (together.empty() || are_alike(calls_[together.front()], calls_[list[i]])) together.push_back(list[i]);
+        if (together.empty() || kinds_[together.front()] == kinds_[list[i]]) together.push_back(list[i]);
       }
     }
     for (auto& [place, together] : met) add(std::move(together), ranks.size());
@@ -133,14 +139,16 @@ class Matcher {
     if (together.size() >= 2) out_.push_back({std::move(together), static_cast<uint32_t>(ranks)});
   }
 
-  Placed place_at(const std::vector<uint32_t>& fixed, const std::vector<uint32_t>& moved, int64_t places) const {
+  // Ends early where more are unlike than `unlike_most`.
+  Placed place_at(const std::vector<uint32_t>& fixed, const std::vector<uint32_t>& moved, int64_t places,
+                  size_t unlike_most) const {
     Placed out{.places = places};
     int64_t low = INT64_MIN, high = INT64_MAX;  // of what is added to the clock of the moved one
     for (size_t i = 0; i < moved.size(); ++i) {
       const int64_t at = static_cast<int64_t>(i) + places;
       if (at < 0 || at >= static_cast<int64_t>(fixed.size())) continue;
       const CollectiveCall &a = calls_[fixed[static_cast<size_t>(at)]], &b = calls_[moved[i]];
-      if (!are_alike(a, b)) ++out.unlike;
+      if (kinds_[fixed[static_cast<size_t>(at)]] != kinds_[moved[i]] && ++out.unlike > unlike_most) return out;
       low = std::max(low, a.start_ns - b.end_ns);
       high = std::min(high, a.end_ns - b.start_ns);
     }
@@ -151,7 +159,7 @@ class Matcher {
 
   Placed best_place(const std::vector<uint32_t>& fixed, const std::vector<uint32_t>& moved) const {
     const int64_t of_fixed = static_cast<int64_t>(fixed.size()), of_moved = static_cast<int64_t>(moved.size());
-    Placed best = place_at(fixed, moved, 0);
+    Placed best = place_at(fixed, moved, 0, SIZE_MAX);
     // Recordings that hold as many calls hold the same ones, unless that cannot be.
     if (of_fixed == of_moved && best.unlike == 0 && best.possible) return best;
     const auto key = [](const Placed& placed) {
@@ -161,13 +169,14 @@ class Matcher {
     for (int64_t places = -kMovedMost; places <= kMovedMost; ++places) {
       const int64_t common = std::min(of_fixed, of_moved + places) - std::max<int64_t>(0, places);
       if (common < overlap) continue;
-      const Placed placed = place_at(fixed, moved, places);
+      const Placed placed = place_at(fixed, moved, places, best.unlike);
       if (key(placed) < key(best)) best = placed;
     }
     return best;
   }
 
   const std::vector<CollectiveCall>& calls_;
+  std::vector<uint32_t> kinds_;  // parallel to calls: equal where they may be one collective
   std::vector<JoinedCollective> out_;
 };
 
