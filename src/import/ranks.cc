@@ -22,6 +22,8 @@ namespace {
 
 // Hosts of one job have their clocks from one source; recordings further apart are of different runs.
 constexpr double kClocksApartMostNs = 60e9;
+// Without numbers of calls, recordings of other steps look alike: then clocks must not be further apart than that.
+constexpr double kPauseMostNs = 1e9;
 // Clocks drift by some microseconds a second, and recorders convert the times of GPUs; what contradicts itself by more
 // has been matched with the wrong run.
 constexpr double kContradictionMostNs = 1e6;
@@ -196,19 +198,41 @@ Status no_common_collective(const RankPart& part, size_t calls) {
               ExitCode::kUsage);
 }
 
+// When its GPUs worked, on the epoch of the first rank's recorder.
+struct WorkSpan {
+  int64_t from_ns = 0, to_ns = 0;
+};
+WorkSpan work_span(const RankPart& part, int64_t epoch_ns) {
+  const GpuOps& ops = part.trace.gpu_ops;  // in order of time
+  WorkSpan out;
+  if (ops.empty()) return out;
+  out.from_ns = out.to_ns = ops.start_ns.front() + epoch_ns;
+  for (Row op = 0; op < ops.size(); ++op) out.to_ns = std::max(out.to_ns, part.trace.end_of(op) + epoch_ns);
+  return out;
+}
+
 // Times of a damaged file may be anywhere within 73 years of its epoch, which is within 73 years of 1970.
 Status check_span(const RankPart& first, const RankPart& part) {
-  const GpuOps& ops = part.trace.gpu_ops;  // in order of time
-  if (ops.empty() || first.trace.gpu_ops.empty()) return {};
-  const int64_t origin = first.trace.base_unix_ns + first.trace.gpu_ops.start_ns.front();
-  int64_t from = part.trace.base_unix_ns + ops.start_ns.front(), to = from;
-  for (Row op = 0; op < ops.size(); ++op) to = std::max(to, part.trace.base_unix_ns + part.trace.end_of(op));
-  const double most = std::max(std::abs(static_cast<double>(from) - static_cast<double>(origin)),
-                               std::abs(static_cast<double>(to) - static_cast<double>(origin)));
+  if (part.trace.gpu_ops.empty() || first.trace.gpu_ops.empty()) return {};
+  const WorkSpan origin = work_span(first, first.trace.base_unix_ns), own = work_span(part, part.trace.base_unix_ns);
+  const double most = std::max(std::abs(static_cast<double>(own.from_ns) - static_cast<double>(origin.from_ns)),
+                               std::abs(static_cast<double>(own.to_ns) - static_cast<double>(origin.from_ns)));
   if (most <= static_cast<double>(kSpanMostNs)) return {};
   return fail(fmt::format("expected recordings of one time, found kernels of rank {} {} from those of rank {}",
                           part.rank, span_text(most), first.rank),
               part.path, "name the recordings of one run of one job, made at the same time", ExitCode::kUsage);
+}
+
+// Calls in the same order may be those of other steps, unless they are numbered.
+Status check_that_times_meet(const RankPart& first, const RankPart& part) {
+  const WorkSpan origin = work_span(first, 0), own = work_span(part, part.epoch_shift_ns);
+  const double pause = static_cast<double>(std::max(own.from_ns - origin.to_ns, origin.from_ns - own.to_ns));
+  if (pause <= kPauseMostNs) return {};
+  return fail(
+      fmt::format("expected recordings of the same steps, found {} between those of rank {} and rank {}, and no "
+                  "numbers of collectives (Seq) that say which are the same",
+                  span_text(pause), first.rank, part.rank),
+      part.path, "record all ranks at the same time, on hosts whose clocks agree to a second", ExitCode::kUsage);
 }
 
 Status set_clocks(std::vector<RankPart>& parts) {
@@ -218,15 +242,19 @@ Status set_clocks(std::vector<RankPart>& parts) {
   }
   const std::vector<CollectiveCall> calls = calls_of(parts);
   const std::vector<JoinedCollective> joined = join_collectives(calls);
-  std::vector<size_t> own(parts.size(), 0), common(parts.size(), 0);
+  std::vector<size_t> own(parts.size(), 0), common(parts.size(), 0), numbered(parts.size(), 0);
   for (const CollectiveCall& call : calls) ++own[call.rank];
   for (const JoinedCollective& one : joined)
-    for (const uint32_t call : one.calls) ++common[calls[call].rank];
+    for (const uint32_t call : one.calls) {
+      ++common[calls[call].rank];
+      numbered[calls[call].rank] += calls[call].sequence >= 0;
+    }
   for (size_t rank = 0; rank < parts.size(); ++rank)
     if (common[rank] == 0) return no_common_collective(parts[rank], own[rank]);
   const std::vector<RankClock> clocks = rank_clocks(calls, joined, clocks_of(parts));
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     RankClock& clock = parts[rank].clock = clocks[rank];
+    if (numbered[rank] == 0) LLMPROF_CHECK(check_that_times_meet(parts.front(), parts[rank]));
     if (!clock.known) continue;
     const double apart = clock.low_ns > 0 ? clock.low_ns : clock.high_ns < 0 ? -clock.high_ns : 0;
     if (!clock.contradicts() && apart > kClocksApartMostNs)

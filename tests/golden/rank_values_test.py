@@ -304,6 +304,11 @@ def wrong(folder):
     later = folder / "later.json"
     later.write_text(json.dumps(document))
     refused("another time", (files[0], later), "rank 1 was recorded 3.0 hours from rank 0", str(later))
+    apart = Job(2, steps=6, offsets={1: 30_000_000_000}, numbered=False).write(folder / "d")
+    refused("other steps", (apart[0], apart[1]), "expected recordings of the same steps, found 30.0 s between", str(apart[1]))
+    apart = Job(2, steps=6, offsets={1: 30_000_000_000})
+    report, _ = run(*apart.write(folder / "e").values())
+    check("half a minute", apart, report)
     other = Job(2, steps=6, kernel_ns=90_000, seed=7).write(folder / "c")
     refused("another run", (files[0], other[1]), "miss each other by", str(other[1]))
     document = job.document(1, ranks_known=False)
