@@ -84,10 +84,10 @@ std::vector<int32_t> used_devices(const Trace& trace) {
 
 // Ordinals of devices that run collectives.
 std::set<int32_t> communicating_devices(const RankPart& part) {
-  if (part.devices.empty()) return {};
+  std::map<int32_t, uint32_t> all;
+  for (const int32_t device : part.devices) all[device] = 0;
   std::vector<CollectiveCall> calls;
-  add_collective_calls(part.trace, std::vector<int32_t>(static_cast<size_t>(part.devices.back()) + 1, 0), {0}, 0,
-                       calls);
+  add_collective_calls(part.trace, all, {0}, 0, calls);
   std::set<int32_t> out;
   for (const CollectiveCall& call : calls) out.insert(part.trace.device_of(call.op));
   return out;
@@ -157,9 +157,8 @@ std::vector<CollectiveCall> calls_of(const std::vector<RankPart>& parts) {
   for (const RankPart& part : parts) numbers.push_back(static_cast<int32_t>(part.rank));
   std::vector<CollectiveCall> calls;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    const std::vector<int32_t>& devices = parts[rank].devices;
-    const std::vector<int32_t> of_device(devices.empty() ? 0 : static_cast<size_t>(devices.back()) + 1,
-                                         static_cast<int32_t>(rank));
+    std::map<int32_t, uint32_t> of_device;
+    for (const int32_t device : parts[rank].devices) of_device[device] = static_cast<uint32_t>(rank);
     add_collective_calls(parts[rank].trace, of_device, numbers, parts[rank].epoch_shift_ns, calls);
   }
   return calls;

@@ -208,13 +208,13 @@ class ClockBounds {
 
 }  // namespace
 
-void add_collective_calls(const Trace& trace, const std::vector<int32_t>& rank_of_device,
+void add_collective_calls(const Trace& trace, const std::map<int32_t, uint32_t>& rank_of_device,
                           const std::vector<int32_t>& numbers, int64_t shift_ns, std::vector<CollectiveCall>& calls) {
   const auto rank_of = [&](Row op) {
-    const size_t device = static_cast<size_t>(trace.device_of(op));  // below 0: too large
-    return device < rank_of_device.size() ? rank_of_device[device] : -1;
+    const auto at = rank_of_device.find(trace.device_of(op));
+    return at == rank_of_device.end() ? int64_t{-1} : int64_t{at->second};
   };
-  const auto call_of = [&](Row op, int32_t rank) {
+  const auto call_of = [&](Row op, int64_t rank) {
     const int64_t start = trace.gpu_ops.start_ns[op] + shift_ns;
     CollectiveCall call;
     call.rank = static_cast<uint32_t>(rank);
@@ -229,7 +229,7 @@ void add_collective_calls(const Trace& trace, const std::vector<int32_t>& rank_o
     const Row op = rows.gpu_op[row];
     if (op >= trace.gpu_ops.size() || described[op]) continue;
     described[op] = true;
-    const int32_t rank = rank_of(op);
+    const int64_t rank = rank_of(op);
     if (rank < 0) continue;
     CollectiveCall call = call_of(op, rank);
     call.group = trace.text(rows.group[row]);
@@ -256,7 +256,7 @@ void add_collective_calls(const Trace& trace, const std::vector<int32_t>& rank_o
     if (described[op] || trace.gpu_ops.kind[op] != GpuOpKind::kKernel) continue;
     const auto [at, fresh] = known.try_emplace(trace.gpu_ops.name[op], false);
     if (fresh) at->second = is_communication_name(trace.text(trace.gpu_ops.name[op]));
-    const int32_t rank = at->second ? rank_of(op) : -1;
+    const int64_t rank = at->second ? rank_of(op) : -1;
     if (rank < 0) continue;
     CollectiveCall call = call_of(op, rank);
     call.name = trace.text(trace.gpu_ops.name[op]);
@@ -336,21 +336,14 @@ RankCollectives rank_collectives(const Trace& trace) {
   RankCollectives out;
   const Ranks& rows = trace.ranks;
   if (rows.empty()) return out;
-  constexpr int32_t kDevicesMost = 1 << 20;  // of a damaged file
-  std::map<int32_t, int32_t> places;         // by number
+  std::map<int32_t, uint32_t> places;  // by number
   for (const int32_t rank : rows.rank) places.try_emplace(rank, 0);
   for (auto& [number, place] : places) {
-    place = static_cast<int32_t>(out.numbers.size());
+    place = static_cast<uint32_t>(out.numbers.size());
     out.numbers.push_back(number);
   }
-  std::vector<int32_t> rank_of_device;
-  for (Row row = 0; row < rows.size(); ++row) {
-    const int32_t device = rows.device[row];
-    if (device < 0 || device >= kDevicesMost) continue;
-    if (static_cast<size_t>(device) >= rank_of_device.size())
-      rank_of_device.resize(static_cast<size_t>(device) + 1, -1);
-    rank_of_device[static_cast<size_t>(device)] = places[rows.rank[row]];
-  }
+  std::map<int32_t, uint32_t> rank_of_device;
+  for (Row row = 0; row < rows.size(); ++row) rank_of_device.try_emplace(rows.device[row], places[rows.rank[row]]);
   add_collective_calls(trace, rank_of_device, out.numbers, 0, out.calls);
   out.joined = join_collectives(out.calls);
   return out;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -38,9 +39,9 @@ struct JoinedCollective {
   bool whole() const { return calls.size() == ranks; }
 };
 
-// Adds the calls of a trace. rank_of_device says by ordinal which rank a device belongs to, -1: none; `numbers` by rank
-// its number in the job. All times are moved by shift_ns.
-void add_collective_calls(const Trace& trace, const std::vector<int32_t>& rank_of_device,
+// Adds the calls of a trace, of devices that belong to a rank, by ordinal; `numbers` has the rank's number in the job.
+// All times are moved by shift_ns.
+void add_collective_calls(const Trace& trace, const std::map<int32_t, uint32_t>& rank_of_device,
                           const std::vector<int32_t>& numbers, int64_t shift_ns, std::vector<CollectiveCall>& calls);
 
 // In order of the first start.
