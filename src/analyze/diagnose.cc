@@ -1,10 +1,13 @@
 // Runs the rules, one after the other, and puts the findings in order of what they can bring.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
 #include "analyze/finding.h"
 #include "analyze/kernel_times.h"
 #include "analyze/processor.h"
+#include "analyze/rank_names.h"
 #include "analyze/requests.h"
 #include "derive/steps.h"
 #include "replay/meetings.h"
@@ -316,7 +319,10 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
     const bool told = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& other) {
       return other.id == candidate.id && other.stage == candidate.stage;
     });
-    if (!told) report.findings.push_back(std::move(candidate));
+    if (told) continue;
+    if (const Row rank = rank_row(context.trace, candidate.device); rank != kNoRow && candidate.id != "rank-skew")
+      candidate.title = fmt::format("rank {}, {}", context.trace.ranks.rank[rank], candidate.title);
+    report.findings.push_back(std::move(candidate));
   }
   bool comm = false, routing = false, graphs = false;
   for (const CategoryRecord& row : report.categories) {

@@ -8,6 +8,7 @@
 #include "analyze/finding.h"
 #include "analyze/kernel_times.h"
 #include "analyze/processor.h"
+#include "analyze/rank_names.h"
 #include "base/text_table.h"
 
 namespace llmprof {
@@ -401,6 +402,8 @@ void find_dtype_wide(const FindingContext& finding) {
 }
 
 void find_comm_bound(const FindingContext& finding) {
+  const bool joined = !finding.trace().ranks.empty();
+  std::map<uint32_t, double> waits = waits_for_ranks(finding);  // rank-skew tells of these
   for (const StageView* view : finding.with_unstaged()) {
     const StageView& stage = *view;
     double comm_ns = 0, all_ns = 0, kernels = 0;
@@ -410,10 +413,12 @@ void find_comm_bound(const FindingContext& finding) {
       comm_ns += static_cast<double>(finding.sums(k).exposed_ns);
       kernels += static_cast<double>(finding.sums(k).calls);
     }
+    comm_ns = std::max(0.0, comm_ns - waits[stage.stage]);
     if (comm_ns == 0 || !finding.worth(stage, "no-communication", comm_ns >= kCopyShareMin * stage.wall_ns())) continue;
     Finding& out = finding.add(
         "comm-bound", &stage,
-        fmt::format("{}communication takes {} of the time", stage.label(), format_percent(comm_ns / stage.wall_ns())),
+        fmt::format("{}communication takes {} of the time{}", stage.label(), format_percent(comm_ns / stage.wall_ns()),
+                    joined ? " apart from waiting for other ranks" : ""),
         comm_ns);
     out.evidence = {measured(stage.each("communication that no kernel hides"), stage.per_step_ms(comm_ns), Unit::kMs),
                     measured(stage.each("all communication"), stage.per_step_ms(all_ns), Unit::kMs),
@@ -421,7 +426,8 @@ void find_comm_bound(const FindingContext& finding) {
                     measured("mean duration", all_ns / kernels / 1e3, Unit::kUs)};
     out.advice = {
         "Use fewer GPUs per replica if the model fits, custom or fused all-reduce for small messages, and "
-        "overlap communication with computation. Time in a collective includes waiting for other ranks."};
+        "overlap communication with computation."};
+    if (!joined) out.advice.front() += " Time in a collective includes waiting for other ranks.";
     out.bound = stage.bound(comm_ns);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "analyze/finding.h"
 #include "analyze/kernel_scales.h"
+#include "analyze/rank_names.h"
 #include "base/statistics.h"
 #include "base/text_table.h"
 #include "replay/meetings.h"
@@ -50,6 +51,13 @@ std::map<uint32_t, Waits> waits_by_stage(const FindingContext& finding) {
 
 }  // namespace
 
+std::map<uint32_t, double> waits_for_ranks(const FindingContext& finding) {
+  std::map<uint32_t, double> out;
+  if (finding.trace().ranks.empty()) return out;
+  for (const auto& [stage, waits] : waits_by_stage(finding)) out[stage] = static_cast<double>(waits.ns);
+  return out;
+}
+
 void find_rank_skew(const FindingContext& finding) {
   constexpr double kWaitShareMin = 0.10;
   const std::map<uint32_t, Waits> waits = waits_by_stage(finding);
@@ -61,22 +69,24 @@ void find_rank_skew(const FindingContext& finding) {
     if (!finding.worth(stage, "even-ranks", wait_ns >= kWaitShareMin * stage.wall_ns())) continue;
     const auto late = std::max_element(of.behind.begin(), of.behind.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    Finding& out = finding.add("rank-skew", &stage,
-                               fmt::format("{}GPU {} waits {:.3g} ms a step in collectives for another one to begin",
-                                           stage.label(), stage.timing->device, of.typical_ns() / 1e6),
-                               wait_ns);
+    const std::string late_name = rank_name(finding.trace(), late->first);
+    Finding& out =
+        finding.add("rank-skew", &stage,
+                    fmt::format("{}{} waits {:.3g} ms a step in collectives for another one to begin", stage.label(),
+                                rank_name(finding.trace(), stage.timing->device), of.typical_ns() / 1e6),
+                    wait_ns);
     out.evidence = {
         measured("waiting in collectives per step", of.typical_ns() / 1e6, Unit::kMs),
         counted("collectives per step", static_cast<double>(of.collectives) / static_cast<double>(of.steps.size()),
                 Unit::kOne),
-        measured(fmt::format("of its waiting, for GPU {}", late->first),
+        measured(fmt::format("of its waiting, for {}", late_name),
                  of.ns > 0 ? static_cast<double>(late->second) / static_cast<double>(of.ns) : 0, Unit::kFrac)};
     out.late_device = late->first;
     out.advice = {
-        fmt::format("GPU {} is the late one: its findings and its critical path say what it does before. "
+        fmt::format("{} is the late one: its findings and its critical path say what it does before. "
                     "Even out what the ranks compute, and keep sampling, logging and input preparation off "
                     "the launching thread of any of them.",
-                    late->first)};
+                    late_name)};
     out.bound = stage.bound(wait_ns);
   }
 }

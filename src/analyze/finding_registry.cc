@@ -128,7 +128,7 @@ constexpr FindingRule kRules[] = {
      "what a GPU waits in collectives for another one to begin brings its step at least 5 %, or is at least 10 % of it "
      "where that cannot be simulated; minor where a finding of the GPU that is late brings most of it, which is the "
      "cause",
-     "all GPUs of a group in one recording", "balance the ranks", find_rank_skew},
+     "all GPUs of a group in one recording, or the recordings of all ranks", "balance the ranks", find_rank_skew},
     {"uneven-gpus",
      "passes of the model run on several GPUs of one process, one of which has a quarter more work than another, and "
      "equal parts bring 5 % of the step",

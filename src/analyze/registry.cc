@@ -25,6 +25,8 @@ constexpr Analysis kAnalyses[] = {
     {"operators", "framework operators by name and stage (operators)", analyze_operators, 0},
     {"latency", "TTFT, TPOT, ITL, tokens per second, warm-up (latency)", analyze_latency, 0},
     {"stages", "time, FLOPs, MFU, MBU, place on the roofline and bound per stage (stages)", analyze_stages, 0},
+    {"ranks", "ranks of one job, who waits for whom in collectives, and their bandwidth (ranks, joined_collectives)",
+     analyze_ranks, 0},
     {"stage-steps", "medians and means of a step of each stage: length, busy, idle, kernels, copies (stage_steps)",
      analyze_stage_steps, 0},
     {"warm-up", "steps that are in no other figure, why, and what they cost (warm_up)", analyze_warm_up, 0},

@@ -161,7 +161,7 @@ void add_analyze(Parser& parser) {
               "exports, alone or beside "
               "another recording, "
               "output of nvidia-smi dmon or nvidia-smi --query-gpu, snapshot of PyTorch's memory, or - for standard "
-              "input; or a "
+              "input; or several of the ranks of one job; or a "
               "run of the store: its number, its name, "
               "last")
       .required()

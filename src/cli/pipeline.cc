@@ -111,6 +111,8 @@ void redact_trace(Trace& trace) {
   }
   for (const auto& [key, value] : trace.metadata)
     if (key == "host_name" || key == "hostname") hosts.push_back(value);
+  for (const StringId host : trace.ranks.host)
+    if (host != StringId::kEmpty) hosts.emplace_back(trace.text(host));
   redact(trace, hosts);
 }
 

@@ -5,6 +5,7 @@
 #include "base/json_document.h"
 #include "import/importer.h"
 #include "import/nsys.h"
+#include "import/ranks.h"
 #include "import/session.h"
 #include "trace/check_trace.h"
 #include "trace/trace_builder.h"
@@ -233,13 +234,14 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
   std::error_code ignored;
   for (const std::string& path : recordings)  // a name that was misspelt is no second recording
     if (path != "-" && !std::filesystem::exists(path, ignored)) LLMPROF_CHECK(import_path(path, trace));
-  // Device ordinals, correlation ids and clocks of two recordings have nothing to do with each other.
-  if (recordings.size() > 1)
-    return fail("expected one recording, found " + std::to_string(recordings.size()), recordings[1],
-                "analyze them one by one; joining the recordings of several ranks is not supported", ExitCode::kUsage);
-  LLMPROF_CHECK(import_path(recordings.front(), trace));
+  const bool ranks = recordings.size() > 1;
+  if (ranks) {
+    LLMPROF_ASSIGN(trace, import_ranks(recordings, import_path));
+  } else {
+    LLMPROF_CHECK(import_path(recordings.front(), trace));
+  }
   for (const std::string& table : tables) LLMPROF_CHECK(join_beside(table, trace));
-  finish_import(trace);
+  ranks ? finish_joined(trace) : finish_import(trace);
   return trace;
 }
 

@@ -227,14 +227,25 @@ void Emitter::add_gpu_op(const Event& event, GpuOpKind kind, int64_t start_ns, i
   }
   const Field* collective = event.arg(Arg::kCollective);
   if (collective == nullptr) return;
-  const Field* dtype = event.arg(Arg::kDType);
-  const int64_t group = int_arg(event, Arg::kGroupSize, -1);
+  const auto text_of = [&](Arg which) {
+    const Field* field = event.arg(which);
+    return field != nullptr ? intern(*field) : StringId::kEmpty;
+  };
+  const auto small = [&](Arg which) {
+    const int64_t value = int_arg(event, which, -1);
+    return value > INT32_MAX || value < -1 ? -1 : static_cast<int32_t>(value);
+  };
   block_.builder.add<Collectives>({.gpu_op = row,
                                    .name = intern(*collective),
-                                   .dtype = dtype != nullptr ? intern(*dtype) : StringId::kEmpty,
+                                   .dtype = text_of(Arg::kDType),
                                    .in_elements = int_arg(event, Arg::kInElements, -1),
                                    .out_elements = int_arg(event, Arg::kOutElements, -1),
-                                   .group_size = group > INT32_MAX || group < -1 ? -1 : static_cast<int32_t>(group)});
+                                   .group_size = small(Arg::kGroupSize),
+                                   .group = text_of(Arg::kGroup),
+                                   .members = text_of(Arg::kGroupMembers),
+                                   .sequence = int_arg(event, Arg::kGroupSequence, -1),
+                                   .from_rank = small(Arg::kFromRank),
+                                   .to_rank = small(Arg::kToRank)});
 }
 
 void Emitter::add_complete(const Event& event, const char* at) {

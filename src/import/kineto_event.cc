@@ -15,6 +15,9 @@ bool is(std::string_view key, const char (&text)[N]) {
 
 Arg arg_of(std::string_view key) {
   switch (key.size()) {
+    case 3:
+      if (is(key, "Seq")) return Arg::kGroupSequence;
+      break;
     case 4:
       if (is(key, "grid")) return Arg::kGrid;
       if (is(key, "Addr")) return Arg::kAddress;
@@ -36,6 +39,8 @@ Arg arg_of(std::string_view key) {
       break;
     case 8:
       if (is(key, "inDevice")) return Arg::kDevice;  // copies between GPUs: the one that runs it
+      if (is(key, "Src Rank")) return Arg::kFromRank;
+      if (is(key, "Dst Rank")) return Arg::kToRank;
       break;
     case 9:
       if (is(key, "inContext")) return Arg::kContext;
@@ -67,6 +72,12 @@ Arg arg_of(std::string_view key) {
       if (is(key, "Total Allocated")) return Arg::kTotalAllocated;
       if (is(key, "Sequence number")) return Arg::kSequence;
       if (is(key, "Collective name")) return Arg::kCollective;
+      break;
+    case 18:
+      if (is(key, "Process Group Name")) return Arg::kGroup;
+      break;
+    case 19:
+      if (is(key, "Process Group Ranks")) return Arg::kGroupMembers;
       break;
     case 20:
       if (is(key, "registers per thread")) return Arg::kRegisters;

@@ -48,6 +48,11 @@ enum class Arg : uint8_t {
   kOutElements,
   kGroupSize,
   kDType,
+  kGroup,
+  kGroupMembers,
+  kGroupSequence,
+  kFromRank,
+  kToRank,
   kEventStream,
   kEventCall,
   kCount

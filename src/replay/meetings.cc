@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "trace/rank_collectives.h"
+
 namespace llmprof::replay {
 namespace {
 
@@ -23,9 +25,22 @@ int64_t last_start(const Trace& trace, const Meeting& meeting) {
   return last;
 }
 
+// Of joined ranks, whose recordings say who took part in which, or whose kernels have been matched.
+std::vector<Meeting> meetings_of_ranks(const Trace& trace) {
+  const RankCollectives ranks = rank_collectives(trace);
+  std::vector<Meeting> out;
+  for (const JoinedCollective& one : ranks.joined) {
+    if (!ranks.met(one)) continue;
+    Meeting& meeting = out.emplace_back();
+    for (const uint32_t call : one.calls) meeting.push_back(ranks.calls[call].op);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<Meeting> find_meetings(const Trace& trace) {
+  if (!trace.ranks.empty()) return meetings_of_ranks(trace);
   std::map<int32_t, Taken> devices;
   for (Row op = 0; op < trace.gpu_ops.size(); ++op)
     if (trace.gpu_links.category[op] == Category::kCommunication && trace.gpu_ops.kind[op] == GpuOpKind::kKernel)

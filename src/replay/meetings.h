@@ -3,7 +3,8 @@
 //
 // Who takes part in which is not recorded. Collectives of one name meet in the order in which each GPU ran them, if all
 // GPUs of the recording that communicate were in them at one time; what a GPU ran alone meets nothing. So with groups
-// of which each holds some of the GPUs, collectives stay as they were recorded.
+// of which each holds some of the GPUs, collectives stay as they were recorded. Where recordings of several ranks were
+// joined, trace/rank_collectives.h says more: groups of some of the ranks meet as well.
 #pragma once
 
 #include <vector>

@@ -185,6 +185,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
   const bool cpu = on_cpu(report);
   for (const auto part : {text_verdict,
                           text_stages,
+                          text_ranks,
                           text_stage_steps,
                           text_warm_up,
                           text_measured,

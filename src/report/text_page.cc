@@ -337,7 +337,8 @@ std::string text_page(const Report& report, std::string_view head, const RenderO
          text_engine(report, options, ink) + text_allocators(report, options, ink) +
          text_what_ifs(report, options, ink);
   out += readings ? text_measured(report, options, ink)
-                  : stage_lines(report, options, ink) + operation_lines(report, options, ink);
+                  : stage_lines(report, options, ink) + text_ranks(report, options, ink) +
+                        operation_lines(report, options, ink);
   const std::string foot = page_foot(report, options, ink);
   const size_t taken = lines_of(finish_page(out, options)) + lines_of(foot);  // as broken for a narrow terminal
   const size_t room = kPageLines > taken ? kPageLines - taken : 0;

@@ -108,6 +108,7 @@ std::string text_profiled_kernels(const Report& report, const RenderOptions& opt
 std::string text_logged_products(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_client_runs(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_servers(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_ranks(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_nccl(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_engine(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);

@@ -22,6 +22,7 @@
 #include "results/bound.h"
 #include "results/ceilings.h"
 #include "results/latency.h"
+#include "results/rank_records.h"
 #include "results/recording.h"
 #include "results/tool_records.h"
 #include "results/values.h"
@@ -672,6 +673,8 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(std::optional<ModelSummary>, model, "", "Given or recognised")                                              \
   F(std::optional<Latency>, latency, "", "TTFT, TPOT and ITL")                                                  \
   F(std::vector<StageTiming>, stages, "", "Per stage")                                                          \
+  F(IfAny<std::vector<RankRecord>>, ranks, "", "Of recordings of several ranks; left out without")              \
+  F(IfAny<std::vector<JoinedCollectiveRecord>>, joined_collectives, "", "Of the same; left out without")        \
   F(std::vector<StageStepRecord>, stage_steps, "", "A step of each stage: medians and means")                   \
   F(IfAny<std::vector<WarmUpRecord>>, warm_up, "", "Steps that are in no other figure; left out without")       \
   F(std::vector<OperatorRecord>, operators, "", "Per framework operator")                                       \

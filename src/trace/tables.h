@@ -130,14 +130,34 @@ LLMPROF_TABLE(LaunchConfigs, "launch_configs", "Distinct kernel launch configura
   C(HostMemory, host_memory, "", "Of a copy from or to the host: pageable or pinned; unknown otherwise")
 LLMPROF_TABLE(GpuOps, "gpu_ops", "Kernels, copies and memsets on the GPU, sorted by start", LLMPROF_GPU_OP_COLUMNS)
 
-#define LLMPROF_COLLECTIVE_COLUMNS(C)                             \
-  C(GpuOpId, gpu_op, "", "Row in gpu_ops")                        \
-  C(StringId, name, "", "Collective, for example allreduce")      \
-  C(StringId, dtype, "", "Element type as recorded")              \
-  C(int64_t, in_elements, "", "Elements sent, -1 if absent")      \
-  C(int64_t, out_elements, "", "Elements received, -1 if absent") \
-  C(int32_t, group_size, "", "Ranks in the group, -1 if absent")
+#define LLMPROF_COLLECTIVE_COLUMNS(C)                                                             \
+  C(GpuOpId, gpu_op, "", "Row in gpu_ops")                                                        \
+  C(StringId, name, "", "Collective, for example allreduce")                                      \
+  C(StringId, dtype, "", "Element type as recorded")                                              \
+  C(int64_t, in_elements, "", "Elements sent, -1 if absent")                                      \
+  C(int64_t, out_elements, "", "Elements received, -1 if absent")                                 \
+  C(int32_t, group_size, "", "Ranks in the group, -1 if absent")                                  \
+  C(StringId, group, "", "Process group, empty if absent")                                        \
+  C(StringId, members, "", "Ranks of the group as recorded, for example [0, 1]; empty if absent") \
+  C(int64_t, sequence, "", "Number of the call in its group, -1 if absent")                       \
+  C(int32_t, from_rank, "", "Rank that sends, of a send or receive, -1 if absent")                \
+  C(int32_t, to_rank, "", "Rank that receives, of a send or receive, -1 if absent")
 LLMPROF_TABLE(Collectives, "collectives", "Communication kernels with their message sizes", LLMPROF_COLLECTIVE_COLUMNS)
+
+// Recordings of several ranks of one job, where they were joined.
+#define LLMPROF_RANK_COLUMNS(C)                                                                                      \
+  C(int32_t, rank, "", "Rank in the job")                                                                            \
+  C(int32_t, world_size, "", "Ranks of the job as recorded, -1 if absent")                                           \
+  C(DeviceOrdinal, device, "", "CUDA device ordinal here, where those of all ranks are numbered together")           \
+  C(int32_t, recorded_device, "", "CUDA device ordinal in its own recording")                                        \
+  C(StringId, file, "", "Its recording")                                                                             \
+  C(StringId, host, "", "Host that it ran on, empty if unknown")                                                     \
+  C(int64_t, shift_ns, "ns", "Added to all of its times, so that they are on the clock of the first rank")           \
+  C(double, offset_ns, "ns", "Clock of the first rank minus its own by the ends of common collectives; NaN if none") \
+  C(double, offset_low_ns, "ns",                                                                                     \
+    "Least that it can be: no rank leaves a collective before the last enters; NaN if unknown")                      \
+  C(double, offset_high_ns, "ns", "Most that it can be; NaN if unknown")
+LLMPROF_TABLE(Ranks, "ranks_joined", "Ranks whose recordings were joined, by rank and device", LLMPROF_RANK_COLUMNS)
 
 #define LLMPROF_SYNC_EVENT_COLUMNS(C)                                                         \
   C(TimeNs, start_ns, "ns", "Start")                                                          \
@@ -475,6 +495,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(LaunchConfigs, launch_configs)       \
   T(GpuOps, gpu_ops)                     \
   T(Collectives, collectives)            \
+  T(Ranks, ranks)                        \
   T(SyncEvents, sync_events)             \
   T(Overheads, overheads)                \
   T(MemoryEvents, memory_events)         \

@@ -93,12 +93,12 @@ TEST(SeveralGpus, StreamsOfOneGpuCountOnce) {
 
 // The host of the first rank holds both up: that is the finding, and the other GPU's wait says which one is late.
 TEST(SeveralGpus, TheOneThatOthersWaitForIsNamed) {
-  const auto live = [](const Ranks& program) {  // a recording of both processes by llmprof
+  const auto live = [](const TwoRanks& program) {  // a recording of both processes by llmprof
     TestTrace b = program.made();
     for (const int64_t process : {1, 2}) b.level(-kMs, 100 * kMs, RecordingLevel::kDefault, process);
     return b;
   };
-  TestTrace late = live(Ranks{.code_ns = 400'000, .graphs = true});
+  TestTrace late = live(TwoRanks{.code_ns = 400'000, .graphs = true});
   const Result<Report> report = analyze(late.derive_all());
   ASSERT_TRUE(report);
   const Finding* skew = nullptr;
@@ -109,7 +109,7 @@ TEST(SeveralGpus, TheOneThatOthersWaitForIsNamed) {
   EXPECT_NE(skew->title.find("GPU 1 waits 0.4 ms a step"), std::string::npos) << skew->title;
   ASSERT_EQ(skew->evidence.size(), 3U);
   EXPECT_NEAR(skew->evidence[0].value.value_or(0), 0.4, 0.001);
-  EXPECT_DOUBLE_EQ(skew->evidence[1].value.value_or(0), Ranks::kLayers);
+  EXPECT_DOUBLE_EQ(skew->evidence[1].value.value_or(0), TwoRanks::kLayers);
   EXPECT_EQ(skew->evidence[2].metric, "of its waiting, for GPU 0");
   ASSERT_TRUE(skew->gain);
   EXPECT_EQ(skew->gain->method, "replay");
@@ -120,12 +120,12 @@ TEST(SeveralGpus, TheOneThatOthersWaitForIsNamed) {
   EXPECT_NEAR(first.gain->from - first.gain->to, 0.4, 0.02);
   ASSERT_EQ(report->host.size(), 2U);
   for (const HostRecord& host : report->host) {
-    EXPECT_EQ(host.syncs, Ranks::kSteps) << "of GPU " << host.device;
-    EXPECT_EQ(host.launches, Ranks::kSteps);
+    EXPECT_EQ(host.syncs, TwoRanks::kSteps) << "of GPU " << host.device;
+    EXPECT_EQ(host.launches, TwoRanks::kSteps);
   }
   for (const CannotTell& one : report->cannot_tell) EXPECT_EQ(one.question.find("rank-skew"), std::string::npos);
 
-  TestTrace even = live(Ranks{.graphs = true});
+  TestTrace even = live(TwoRanks{.graphs = true});
   const Result<Report> healthy = analyze(even.derive_all());
   ASSERT_TRUE(healthy);
   for (const Finding& one : healthy->findings) EXPECT_NE(one.id, "rank-skew");

@@ -581,10 +581,10 @@ TEST(WhatIf, AWaitForOneGpuIsNotForAnother) {
 // What keeps one rank keeps the others in the collectives; without it all of them gain.
 TEST(WhatIf, RanksWaitForEachOtherInCollectives) {
   for (const bool graphs : {false, true}) {
-    const Ranks with{.code_ns = 400'000, .graphs = graphs}, without{.graphs = graphs};
+    const TwoRanks with{.code_ns = 400'000, .graphs = graphs}, without{.graphs = graphs};
     TestTrace b = with.made();
     const StepReplay replay(b.derive_all());
-    EXPECT_EQ(replay.timeline().meetings.size(), static_cast<size_t>(Ranks::kLayers * Ranks::kSteps));
+    EXPECT_EQ(replay.timeline().meetings.size(), static_cast<size_t>(TwoRanks::kLayers * TwoRanks::kSteps));
     for (const StepTime& step : replay.as_recorded()) {
       EXPECT_EQ(step.replayed_ns, step.recorded_ns) << step.step;
       int64_t sum = 0;
@@ -596,10 +596,10 @@ TEST(WhatIf, RanksWaitForEachOtherInCollectives) {
     EXPECT_GT(found.now_ns, then_ns + 300'000);
     EXPECT_NEAR(found.then_ns / then_ns, 1, 0.02) << graphs;
     const double alone_ns = simulate(without, "no-communication").then_ns;
-    EXPECT_NEAR(then_ns - alone_ns, Ranks::kLayers * Ranks::kTogetherNs, 10);
+    EXPECT_NEAR(then_ns - alone_ns, TwoRanks::kLayers * TwoRanks::kTogetherNs, 10);
     // Hidden communication is none that the late rank takes part in sooner.
     const auto mean_now = [](const Simulated& what) { return what.now_ns - what.then_ns; };
-    EXPECT_NEAR(mean_now(simulate(with, "no-communication")), Ranks::kLayers * Ranks::kTogetherNs, 10);
+    EXPECT_NEAR(mean_now(simulate(with, "no-communication")), TwoRanks::kLayers * TwoRanks::kTogetherNs, 10);
   }
 }
 

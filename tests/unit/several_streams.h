@@ -12,7 +12,7 @@ namespace llmprof {
 
 // Two ranks, a process and a GPU each, whose layers end in a collective that begins with the later of them. The first
 // rank's host has work of its own in each step; graphs or single launches.
-struct Ranks {
+struct TwoRanks {
   int64_t code_ns = 0;
   bool graphs = false;
   int64_t kernel_ns = 20'000;

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""How fast `llmprof analyze` joins the traces of several ranks of one job, from the files to the whole report, and in how much memory.
+
+    python3 benchmarks/join_speed.py [--folder DIR] [--runs N] [--ranks 8] [--size 100MB] [--cores 2] [--write NAME]
+
+The job is the one that the tests simulate (tests/golden/rank_recordings.py, with a seed): 32 layers of products and an all-reduce, one rank late. Each
+trace is filled up to its size with operators of a second thread. Each run is a fresh process pinned to the given number of cores, with the files in the
+page cache; the same is measured of one of the files alone, and of all of them one after the other.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+
+from import_speed import ROOT, machine, parse_size, run_benchmark, run_once, warm
+
+sys.path.insert(0, str(ROOT / "tests/golden"))
+from rank_recordings import Job  # noqa: E402
+
+STEPS, LAYERS = 250, 32
+
+
+def fill(document, size):
+    """The document as text of about that size."""
+    text = json.dumps(document, separators=(",", ":"))
+    head, end = text[:-2], text[-2:]  # ]}
+    begin, number, parts, length = 20_000.0, 0, [], len(head)
+    while length < size:
+        block = "".join(
+            f',{{"ph":"X","cat":"cpu_op","name":"aten::view_{n % 7}","pid":4000,"tid":4001,"ts":{begin + n * 2:.3f},"dur":{1 + n % 5 / 8:.3f},"args":'
+            f'{{"External id":{10_000_000 + n},"Record function id":0,"Ev Idx":{n},"Input Dims":[[{n % 64 + 1},4096],[4096,{n % 8 * 128 + 128}],[]],'
+            f'"Input type":["c10::BFloat16","c10::BFloat16","Scalar"],"Concrete Inputs":["","","1"]}}}}' for n in range(number, number + 10_000))
+        number += 10_000
+        parts.append(block)
+        length += len(block)
+    return head + "".join(parts) + end
+
+
+def make(folder, ranks, size):
+    paths = [folder / f"rank{rank}_{size // 1000000}MB.json" for rank in range(ranks)]
+    if all(path.exists() and abs(path.stat().st_size - size) < 0.1 * size for path in paths):
+        return paths
+    job = Job(ranks, steps=STEPS, layers=LAYERS, late={ranks - 2: 200_000})
+    for rank, path in enumerate(paths):
+        path.write_text(fill(job.document(rank), size))
+    return paths
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--size", default="100MB")
+    run_benchmark(parser, measure, runs=5)
+
+
+def measure(options, folder, cores):
+    paths = make(folder, options.ranks, parse_size(options.size))
+    for path in paths:
+        warm(path)
+    analyze = [options.bin / "llmprof", "analyze", "--json"]
+    cases = {"joined": [[*analyze, *paths]], "one of them": [[*analyze, paths[0]]], "one by one": [[*analyze, path] for path in paths]}
+    rows = []
+    for what, commands in cases.items():
+        runs = [[run_once(command, cores) for command in commands] for _ in range(options.runs)]
+        seconds = [sum(one["seconds"] for one in run) for run in runs]
+        row = {"what": what, "files": len(commands[-1]) - len(analyze) if what == "joined" else len(commands),
+               "bytes": sum(path.stat().st_size for path in (paths if what != "one of them" else paths[:1])), "runs": len(runs),
+               "seconds_median": statistics.median(seconds), "seconds_min": min(seconds), "seconds_max": max(seconds),
+               "cpu_seconds_median": statistics.median(sum(one["cpu_seconds"] for one in run) for run in runs),
+               "peak_bytes": max(one["peak_bytes"] for run in runs for one in run)}
+        rows.append(row)
+        print(f"{what:12} {row['bytes'] / 1e6:6.0f} MB  {row['seconds_median']:6.2f} s ({row['seconds_min']:.2f} to {row['seconds_max']:.2f}), "
+              f"{row['cpu_seconds_median']:.2f} s of processors, peak {row['peak_bytes'] / 1e6:.0f} MB", flush=True)
+    if options.write:
+        target = ROOT / "benchmarks/results" / f"{options.write}.json"
+        result = {"machine": machine(), "cores_used": len(cores), "note": options.note, "rows": rows}
+        target.write_text(json.dumps(result, indent=2) + "\n")
+        print(f"wrote {target.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
