@@ -71,6 +71,12 @@ export function make_pages({ binary, source, web, folder }) {
   );
   analyze('memory', join(inputs, 'kineto_qwen2.5-0.5b_memory_stack.json.gz'));
   analyze('two_gpus', join(inputs, 'pipeline_two_gpus.json.gz'));
+  const ranks = ['0', '1'].map((rank) => join(inputs, `two_ranks_${rank}.json.gz`));
+  page(
+    'ranks',
+    ['answer', 'stages', 'ranks', 'joined_collectives', 'path', 'timeline'],
+    ['analyze', ...ranks, '--ceilings', 'datasheet'],
+  );
   analyze('hostile', join(inputs, 'hostile_names.json.gz'));
   analyze('readings', join(inputs, 'dmon.txt'));
   const of_servers = ['recording', 'unknown', 'diagnostics'];

@@ -11,6 +11,7 @@ import { add_diagnostics, add_recording, add_unknown } from './sections/ground';
 import { add_latency } from './sections/latency';
 import { add_doctor, add_model } from './sections/model';
 import { add_path } from './sections/path';
+import { add_ranks } from './sections/ranks';
 import { add_roofline } from './sections/roofline';
 import { add_memory, add_telemetry } from './sections/series';
 import { add_allocators, add_servers, of_servers_alone } from './sections/servers';
@@ -24,6 +25,7 @@ const sections: Record<string, ((page: Page) => void)[]> = {
   report: [
     add_answer,
     add_stages,
+    add_ranks,
     add_path,
     add_timeline,
     add_roofline,
