@@ -83,6 +83,24 @@ def machine():
     return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version()}
 
 
+def summary(runs):
+    """Of repeats of one thing, each as run_once gives it."""
+    seconds = [run["seconds"] for run in runs]
+    return {"runs": len(runs), "seconds_median": statistics.median(seconds), "seconds_min": min(seconds),
+            "seconds_max": max(seconds), "cpu_seconds_median": statistics.median(run["cpu_seconds"] for run in runs),
+            "peak_bytes": max(run["peak_bytes"] for run in runs)}
+
+
+def write_rows(options, cores, rows):
+    """As --write asks: the rows with the machine."""
+    if not options.write:
+        return
+    target = ROOT / "benchmarks/results" / f"{options.write}.json"
+    result = {"machine": machine(), "cores_used": len(cores), "note": options.note, "rows": rows}
+    target.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"wrote {target.relative_to(ROOT)}")
+
+
 def report(row):
     size, seconds = row["file_bytes"], row["seconds_median"]
     hta = HTA_SECONDS * size / HTA_FILE_BYTES / seconds

@@ -10,10 +10,9 @@ page cache; the same is measured of one of the files alone, and of all of them o
 
 import argparse
 import json
-import statistics
 import sys
 
-from import_speed import ROOT, machine, parse_size, run_benchmark, run_once, warm
+from import_speed import ROOT, parse_size, run_benchmark, run_once, summary, warm, write_rows
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 from rank_recordings import Job  # noqa: E402
@@ -62,21 +61,17 @@ def measure(options, folder, cores):
     cases = {"joined": [[*analyze, *paths]], "one of them": [[*analyze, paths[0]]], "one by one": [[*analyze, path] for path in paths]}
     rows = []
     for what, commands in cases.items():
-        runs = [[run_once(command, cores) for command in commands] for _ in range(options.runs)]
-        seconds = [sum(one["seconds"] for one in run) for run in runs]
+        runs = []  # all commands of one repeat together
+        for _ in range(options.runs):
+            done = [run_once(command, cores) for command in commands]
+            runs.append({"seconds": sum(one["seconds"] for one in done), "cpu_seconds": sum(one["cpu_seconds"] for one in done),
+                         "peak_bytes": max(one["peak_bytes"] for one in done)})
         row = {"what": what, "files": len(commands[-1]) - len(analyze) if what == "joined" else len(commands),
-               "bytes": sum(path.stat().st_size for path in (paths if what != "one of them" else paths[:1])), "runs": len(runs),
-               "seconds_median": statistics.median(seconds), "seconds_min": min(seconds), "seconds_max": max(seconds),
-               "cpu_seconds_median": statistics.median(sum(one["cpu_seconds"] for one in run) for run in runs),
-               "peak_bytes": max(one["peak_bytes"] for run in runs for one in run)}
+               "bytes": sum(path.stat().st_size for path in (paths if what != "one of them" else paths[:1])), **summary(runs)}
         rows.append(row)
         print(f"{what:12} {row['bytes'] / 1e6:6.0f} MB  {row['seconds_median']:6.2f} s ({row['seconds_min']:.2f} to {row['seconds_max']:.2f}), "
               f"{row['cpu_seconds_median']:.2f} s of processors, peak {row['peak_bytes'] / 1e6:.0f} MB", flush=True)
-    if options.write:
-        target = ROOT / "benchmarks/results" / f"{options.write}.json"
-        result = {"machine": machine(), "cores_used": len(cores), "note": options.note, "rows": rows}
-        target.write_text(json.dumps(result, indent=2) + "\n")
-        print(f"wrote {target.relative_to(ROOT)}")
+    write_rows(options, cores, rows)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,9 @@ none of its pages count as memory of the process.
 """
 
 import argparse
-import json
-import statistics
 import sys
 
-from import_speed import ROOT, machine, parse_size, run_benchmark, run_once, warm
+from import_speed import ROOT, parse_size, run_benchmark, run_once, summary, warm, write_rows
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 from nsys_recordings import LAYER, SCHEMA_2023, US, Export, Process, describe  # noqa: E402
@@ -99,20 +97,12 @@ def measure(options, folder, cores):
         path = make(folder, parse_size(size))
         warm(path)
         runs = [run_once([options.bin / "llmprof", "analyze", path, "--json"], cores) for _ in range(options.runs)]
-        seconds = [run["seconds"] for run in runs]
-        row = {"file_bytes": path.stat().st_size, "runs": len(seconds), "seconds_median": statistics.median(seconds),
-               "seconds_min": min(seconds), "seconds_max": max(seconds),
-               "cpu_seconds_median": statistics.median(run["cpu_seconds"] for run in runs),
-               "peak_bytes": max(run["peak_bytes"] for run in runs)}
+        row = {"file_bytes": path.stat().st_size, **summary(runs)}
         rows.append(row)
         print(f"{row['file_bytes'] / 1e6:6.0f} MB  {row['seconds_median']:6.2f} s ({row['seconds_min']:.2f} to "
               f"{row['seconds_max']:.2f}), {row['cpu_seconds_median']:.2f} s of processors, peak "
               f"{row['peak_bytes'] / 1e6:.0f} MB = {row['peak_bytes'] / row['file_bytes']:.2f} of the file", flush=True)
-    if options.write:
-        target = ROOT / "benchmarks/results" / f"{options.write}.json"
-        result = {"machine": machine(), "cores_used": len(cores), "note": options.note, "rows": rows}
-        target.write_text(json.dumps(result, indent=2) + "\n")
-        print(f"wrote {target.relative_to(ROOT)}")
+    write_rows(options, cores, rows)
 
 
 if __name__ == "__main__":

@@ -316,10 +316,10 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
     return a.gain && b.gain && a.gain->method > b.gain->method;  // replay before formula
   });
   for (Finding& candidate : found) {
-    const bool told = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& other) {
+    const bool said = std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& other) {
       return other.id == candidate.id && other.stage == candidate.stage;
     });
-    if (told) continue;
+    if (said) continue;
     if (const Row rank = rank_row(context.trace, candidate.device); rank != kNoRow && candidate.id != "rank-skew")
       candidate.title = fmt::format("rank {}, {}", context.trace.ranks.rank[rank], candidate.title);
     report.findings.push_back(std::move(candidate));

@@ -16,4 +16,13 @@ std::string shell_line(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string backslashed(std::string_view text, std::string_view special) {
+  std::string out;
+  for (const char c : text) {
+    if (special.find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 }  // namespace llmprof

@@ -12,4 +12,7 @@ std::string shell_word(std::string_view text);
 // The words with blanks between them.
 std::string shell_line(const std::vector<std::string>& words);
 
+// With a backslash before each of `special`.
+std::string backslashed(std::string_view text, std::string_view special);
+
 }  // namespace llmprof

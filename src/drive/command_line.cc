@@ -4,19 +4,11 @@
 
 #include <algorithm>
 
+#include "base/shell_word.h"
 #include "hardware/ncu_metrics.h"
 
 namespace llmprof::drive {
 namespace {
-
-std::string escaped(std::string_view text, std::string_view special) {
-  std::string out;
-  for (const char c : text) {
-    if (special.find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
 
 bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_'; }
 
@@ -53,9 +45,9 @@ std::string_view about_option(std::string_view help, std::string_view name) {
 
 }  // namespace
 
-std::string escape_regex(std::string_view text) { return escaped(text, R"(\^$.|?*+()[]{})"); }
+std::string escape_regex(std::string_view text) { return backslashed(text, R"(\^$.|?*+()[]{})"); }
 
-std::string nvtx_filter(std::string_view range) { return escaped(range, R"(\@,/[]*+)") + "/"; }
+std::string nvtx_filter(std::string_view range) { return backslashed(range, R"(\@,/[]*+)") + "/"; }
 
 std::vector<std::string> ncu_words(const NcuLine& line) {
   // Clocks and caches as the program has them, so that counts are those of the recorded run; units that nothing rounds.

@@ -1,20 +1,11 @@
 // Completion for zsh: one call of _arguments per command, and one function per set of values.
 #include <fmt/format.h>
 
+#include "base/shell_word.h"
 #include "cli/shell/command_line.h"
 
 namespace llmprof::cli {
 namespace {
-
-// `text` with a backslash before each of `special`.
-std::string escaped(std::string_view text, std::string_view special) {
-  std::string out;
-  for (const char c : text) {
-    if (special.find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out;
-}
 
 // Functions for the sets of values, each written once.
 class ValueFunctions {
@@ -48,7 +39,7 @@ class ValueFunctions {
       meanings |= !choice.meaning.empty();
       words += " " + shell_quoted(choice.word);
       described +=
-          "\n    " + shell_quoted(escaped(choice.word, ":") + (choice.meaning.empty() ? "" : ":" + choice.meaning));
+          "\n    " + shell_quoted(backslashed(choice.word, ":") + (choice.meaning.empty() ? "" : ":" + choice.meaning));
     }
     if (values.devices)
       out += "  local gpu\n  words=(cpu)\n  for gpu in /dev/nvidia<->(N); do words+=(cuda:${gpu#/dev/nvidia}); done\n" +
@@ -76,8 +67,9 @@ std::string option_specs(const OptionText& option, ValueFunctions& functions) {
     std::string spec = option.repeatable ? "*" : "(" + all + ")";
     if (name == "-h" || name == "--help") spec = "(- *)";
     spec += name + (!option.takes_value() ? "" : longer ? "=" : "+");
-    spec += "[" + escaped(option.meaning, "[]\\") + "]";
-    if (option.takes_value()) spec += ":" + escaped(option.placeholder, ":\\") + ":" + functions.action(option.values);
+    spec += "[" + backslashed(option.meaning, "[]\\") + "]";
+    if (option.takes_value())
+      spec += ":" + backslashed(option.placeholder, ":\\") + ":" + functions.action(option.values);
     out += " \\\n        " + shell_quoted(spec);
   }
   return out;
@@ -101,7 +93,7 @@ std::string command_case(const CommandText& command, ValueFunctions& functions) 
     out += " \\\n        " + shell_quoted((argument.many       ? "*:"
                                            : argument.required ? ":"
                                                                : "::") +
-                                          escaped(argument.name, ":\\") + ":" + functions.action(argument.values));
+                                          backslashed(argument.name, ":\\") + ":" + functions.action(argument.values));
   if (command.runs_program) out += " \\\n        ':program:_llmprof_dashes'";
   return out + "\n      ;;\n";
 }
