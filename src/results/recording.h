@@ -1,7 +1,6 @@
 // What recording did to the program, and its step times without that: parts of the report (report.h).
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -87,8 +86,6 @@ LLMPROF_RECORD(StepRecord, "steps", "Every step, at most 20,000 of them", LLMPRO
   F(std::string, level, "", "off, light (ranges only), default (kernels too) or deep") \
   F(std::string, reason, "", "Why recording changed then: start, unrecorded, attaching, detached, control, ...")
 LLMPROF_RECORD(RecordedWindowRecord, "recorded", "How much was recorded, over time", LLMPROF_RECORDED_WINDOW_FIELDS)
-
-using Interval95 = std::optional<std::array<double, 2>>;
 
 // The headline is the decode stage's, or that of the stage with most steps; null, with a reason under cannot_tell,
 // where no steps without recording can be compared with.

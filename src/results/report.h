@@ -21,37 +21,15 @@
 #include "base/stage.h"
 #include "results/bound.h"
 #include "results/ceilings.h"
+#include "results/finding.h"
 #include "results/latency.h"
 #include "results/rank_records.h"
 #include "results/recording.h"
+#include "results/step_records.h"
 #include "results/tool_records.h"
 #include "results/values.h"
 
 namespace llmprof {
-
-// Where a number comes from. "measured" by the recorder; "counted" from recorded shapes; "formula" from the model's
-// configuration; "datasheet". Of occupancy: "recorded" by the recorder, or "computed" from the kernel's resources.
-enum class Provenance : uint8_t { kMeasured, kCounted, kFormula, kDatasheet, kRecorded, kComputed };
-const char* name_of(Provenance provenance);
-
-// Units of evidence.
-enum class Unit : uint8_t {
-  kNone,
-  kOne,
-  kFrac,
-  kMs,
-  kUs,
-  kBytes,
-  kFlop,
-  kFlopPerByte,
-  kGbs,
-  kMhz,
-  kWatt,
-  kCelsius,
-  kTokens,
-  kCount
-};
-std::string_view name_of(Unit unit);  // "1", "frac", "ms"
 
 enum class ThrottleReason : uint8_t {
   kPowerCap,
@@ -66,22 +44,12 @@ std::string_view name_of(ThrottleReason reason);
 enum class ModelOrigin : uint8_t { kGiven, kRecognised };
 std::string_view name_of(ModelOrigin origin);
 
-enum class SiteKind : uint8_t { kOperator, kApi, kPython };  // where the host was
-std::string_view name_of(SiteKind kind);
-
-// What a change moves; all of them are times in ms.
-enum class GainMetric : uint8_t { kNone, kTtft, kTpot, kStep, kRecorded };
-std::string_view name_of(GainMetric metric);  // "TTFT (ms)"
-
 inline std::string_view name_of(DiagnosticId id) { return diagnostic_table()[static_cast<size_t>(id)].key; }
 
 using OptBound = std::optional<Bound>;
 
 // How rows of `coverage` that hold counted FLOPs against the formula's begin; the stage's name follows.
 inline constexpr std::string_view kCrossCheck = "counted-over-formula: ";
-// The finding that says that a stage waits for launches.
-inline constexpr std::string_view kLaunchBound = "launch-bound";
-
 inline constexpr const char* kUnattributed = "[unattributed]";
 
 // What the words in brackets behind the name of a stage say, for code.
@@ -270,139 +238,6 @@ LLMPROF_RECORD(CategoryRecord, "categories", "Where the GPU time goes: operation
 LLMPROF_RECORD(RooflineRecord, "roofline", "Kernels with known arithmetic against the roofline",
                LLMPROF_ROOFLINE_FIELDS)
 
-#define LLMPROF_IDLE_FIELDS(F)                                                     \
-  F(std::string, cause, "", "Why the GPU was idle")                                \
-  F(std::string, stage, "", "Stage")                                               \
-  F(int64_t, device, "", "CUDA device ordinal")                                    \
-  F(int64_t, gaps, "", "Idle intervals that have this cause, whole or in part")    \
-  F(Milliseconds, total_ms, "ms", "Idle time")                                     \
-  F(OptDouble, wall_share, "frac", "Part of the stage's recorded wall time")       \
-  F(double, mean_us, "us", "Mean length")                                          \
-  F(OptText, top_operator, "", "Operator in which the host spent most of it")      \
-  F(OptDouble, top_operator_ms, "ms", "Idle time while the host was in it")        \
-  F(OptText, top_api, "", "CUDA call in which the host spent most of it")          \
-  F(OptDouble, top_api_ms, "ms", "Idle time while the host was in it")             \
-  F(OptText, top_python, "", "Python function in which the host spent most of it") \
-  F(OptDouble, top_python_ms, "ms", "Idle time while the host was in it")
-LLMPROF_RECORD(IdleRecord, "idle", "GPU idle time by cause and stage", LLMPROF_IDLE_FIELDS)
-
-#define LLMPROF_IDLE_SITE_FIELDS(F)                                          \
-  F(std::string, stage, "", "Stage")                                         \
-  F(int64_t, device, "", "CUDA device ordinal")                              \
-  F(SiteKind, kind, "", "operator, api or python")                           \
-  F(std::string, site, "", "Where the host was")                             \
-  F(int64_t, gaps, "", "Idle intervals in part of which the host was there") \
-  F(Milliseconds, total_ms, "ms", "GPU idle time meanwhile")                 \
-  F(double, share, "frac", "Part of the idle time of the stage")
-LLMPROF_RECORD(IdleSiteRecord, "idle_sites", "Where the host was while the GPU idled", LLMPROF_IDLE_SITE_FIELDS)
-
-#define LLMPROF_HOST_FIELDS(F)                                                                   \
-  F(std::string, stage, "", "Stage")                                                             \
-  F(int64_t, device, "", "CUDA device ordinal")                                                  \
-  F(KnownCount, operators, "", "Operator calls, enclosed ones included")                         \
-  F(KnownMilliseconds, operators_ms, "ms", "Host time in operators, enclosed ones counted once") \
-  F(int64_t, launches, "", "API calls that launched GPU work")                                   \
-  F(Milliseconds, launch_ms, "ms", "Host time in those calls")                                   \
-  F(OptDouble, launch_mean_us, "us", "launch_ms / launches")                                     \
-  F(int64_t, syncs, "", "API calls that wait for the GPU")                                       \
-  F(Milliseconds, sync_ms, "ms", "Host time in those calls")                                     \
-  F(Milliseconds, gpu_busy_ms, "ms", "GPU time of the stage, overlap counted once")              \
-  F(OptDouble, host_per_gpu, "frac", "Host time in operators and in launches outside them, over gpu_busy_ms")
-LLMPROF_RECORD(HostRecord, "host", "Host time against GPU time per stage", LLMPROF_HOST_FIELDS)
-
-#define LLMPROF_HOST_PLACE_FIELDS(F)                                                             \
-  F(std::string, stage, "", "Stage")                                                             \
-  F(int64_t, device, "", "CUDA device ordinal")                                                  \
-  F(std::string, kind, "", "wait, copy, allocation, or host-code: 100 us or more between calls") \
-  F(std::string, place, "", "The two innermost Python functions, with file and line")            \
-  F(double, per_step, "", "Times per step")                                                      \
-  F(OptDouble, host_ms_per_step, "ms", "Host time per step, of waits, copies and host code")     \
-  F(std::string, stack, "", "All functions of the program, innermost first")
-LLMPROF_RECORD(HostPlaceRecord, "host_places", "Python code that waits, copies, allocates or keeps the GPU waiting",
-               LLMPROF_HOST_PLACE_FIELDS)
-
-#define LLMPROF_LAUNCH_PLACE_FIELDS(F)                                                                              \
-  F(std::string, stage, "", "Stage")                                                                                \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                     \
-  F(std::string, place, "", "The two innermost Python functions but PyTorch's, with file and line")                 \
-  F(double, gpu_ms_per_step, "ms", "Kernels and copies that it launches, mean of a step; overlap counted twice")    \
-  F(double, gpu_frac, "frac", "Of all kernels and copies of the stage")                                             \
-  F(double, per_step, "", "Kernels and copies per step")                                                            \
-  F(int64_t, seen, "", "Of them those whose launch was seen: of launches without a CUDA graph one of eight, drawn") \
-  F(std::string, stack, "", "All functions of one such launch, innermost first")
-LLMPROF_RECORD(LaunchPlaceRecord, "launch_places",
-               "Python code that launches the GPU's work, estimated from some launches", LLMPROF_LAUNCH_PLACE_FIELDS)
-
-#define LLMPROF_CRITICAL_PATH_FIELDS(F)                                                                            \
-  F(std::string, stage, "", "Stage")                                                                               \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                    \
-  F(int64_t, steps, "", "Steps that were replayed: all that were recorded whole")                                  \
-  F(Milliseconds, step_ms, "ms", "Mean window of these steps, as recorded; the parts below add up to it")          \
-  F(Milliseconds, replayed_ms, "ms", "The same as replay gives it back")                                           \
-  F(int64_t, judged, "", "Steps of them that no latency was learned from")                                         \
-  F(OptDouble, error_median_frac, "frac", "Of these: median of |replayed - recorded| / recorded")                  \
-  F(OptDouble, error_worst_frac, "frac", "Of these: the largest")                                                  \
-  F(Milliseconds, host_code_ms, "ms", "The program and its framework, between CUDA calls")                         \
-  F(Milliseconds, no_input_ms, "ms",                                                                               \
-    "The program did nothing between CUDA calls: it slept, or waited for a request, another process or a file")    \
-  F(Milliseconds, cuda_calls_ms, "ms", "Inside CUDA calls that wait for nothing")                                  \
-  F(Milliseconds, launch_latency_ms, "ms", "From a launch to the start of what it launched")                       \
-  F(Milliseconds, gpu_work_ms, "ms", "Kernels, copies and memsets")                                                \
-  F(Milliseconds, gpu_gap_ms, "ms", "Between activities that follow each other on a stream or in a CUDA graph")    \
-  F(Milliseconds, wake_up_ms, "ms", "From the end of what a CUDA call waited for to its return")                   \
-  F(Milliseconds, unexplained_ms, "ms",                                                                            \
-    "Host time that may have been a wait for another thread, and recorded less replayed time: below 0 if that is " \
-    "more")                                                                                                        \
-  F(std::string, not_recorded, "", "Dependencies that the recording does not hold and replay guesses; empty if none")
-LLMPROF_RECORD(
-    CriticalPathRecord, "critical_path",
-    "What the time of a step consists of, along the longest chain of dependencies to its end; mean of its steps",
-    LLMPROF_CRITICAL_PATH_FIELDS)
-
-#define LLMPROF_CRITICAL_PATH_WORK_FIELDS(F)                                                            \
-  F(std::string, stage, "", "Stage")                                                                    \
-  F(int64_t, device, "", "CUDA device ordinal")                                                         \
-  F(std::string, category, "", "What it is for, by the names of `categories`")                          \
-  F(Milliseconds, ms, "ms", "On the path of a step; those of a stage add up to gpu_work_ms of its row") \
-  F(double, share, "frac", "Part of step_ms there")
-LLMPROF_RECORD(CriticalPathWorkRecord, "critical_path_work",
-               "Kernels, copies and memsets on the critical path by what they are for, the most first",
-               LLMPROF_CRITICAL_PATH_WORK_FIELDS)
-
-#define LLMPROF_WHAT_IF_FIELDS(F)                                                                                    \
-  F(std::string, what_if, "", "What is changed, by the names that `llmprof list what-ifs` has, joined by commas")    \
-  F(std::string, stage, "", "Stage")                                                                                 \
-  F(int64_t, device, "", "CUDA device ordinal")                                                                      \
-  F(int64_t, steps, "", "Steps recorded whole that replay gives back within 5 %")                                    \
-  F(double, step_ms, "ms", "Median step replayed without the recorder's cost where that is known, else as recorded") \
-  F(double, then_ms, "ms", "Median step replayed with what is changed")                                              \
-  F(double, gain_ms, "ms", "Median of what each step gains; below 0: it becomes longer")                             \
-  F(OptDouble, ci95_low_ms, "ms",                                                                                    \
-    "95 % interval of that (of three steps or more), by resampling the steps, wider by what replay is off")          \
-  F(OptDouble, ci95_high_ms, "ms", "Its upper end")                                                                  \
-  F(OptDouble, gain_frac, "frac", "gain_ms of step_ms")                                                              \
-  F(OptDouble, tokens_factor, "",                                                                                    \
-    "Of changes by which a step makes more tokens: tokens per second then, over now; unknown of all others")         \
-  F(std::string, forbidden, "",                                                                                      \
-    "Why the program cannot be changed so as it is, or why it is not known what the change would do; else empty")
-LLMPROF_RECORD(WhatIfRecord, "what_ifs",
-               "What steps would take if something were otherwise, by replay of their dependencies",
-               LLMPROF_WHAT_IF_FIELDS)
-
-// A sample: of each function's 1st, 2nd, 4th, 8th, ... launch. It tells where a kernel was launched from, not how often
-// from each place.
-#define LLMPROF_LAUNCH_SITE_FIELDS(F)                                                                  \
-  F(std::string, kernel, "", "Kernel")                                                                 \
-  F(std::string, site, "", "Who launched it, innermost first, without what every launch goes through") \
-  F(int64_t, stacks, "", "Call stacks that show this site")                                            \
-  F(int64_t, kernel_stacks, "", "Call stacks taken of this kernel: its 1st, 2nd, 4th, ... launch")     \
-  F(int64_t, kernel_calls, "", "Times the kernel ran, graph replays included")                         \
-  F(Milliseconds, kernel_ms, "ms", "GPU time of the kernel, whatever the site")                        \
-  F(OptDouble, share, "frac", "Part of the GPU time of the whole recording")                           \
-  F(std::string, stack, "", "One such stack: frames as module!function, innermost first, one a line")
-LLMPROF_RECORD(LaunchSiteRecord, "launch_sites", "Where the most expensive kernels were seen to be launched from",
-               LLMPROF_LAUNCH_SITE_FIELDS)
-
 #define LLMPROF_ALLOCATION_FIELDS(F)                                                   \
   F(std::string, name, "", "Innermost operator; of a snapshot Python code; or [none]") \
   F(int64_t, allocations, "", "Blocks allocated")                                      \
@@ -416,39 +251,6 @@ LLMPROF_RECORD(AllocationRecord, "memory_operators", "Operators by device memory
   F(std::string, stage, "", "Stage on the host at that time")
 LLMPROF_RECORD(MemoryPoint, "memory", "Device memory over time, thinned out; extremes kept",
                LLMPROF_MEMORY_POINT_FIELDS)
-
-#define LLMPROF_EVIDENCE_FIELDS(F)                 \
-  F(std::string, metric, "", "What was looked at") \
-  F(OptDouble, value, "", "Its value in this run") \
-  F(Unit, unit, "", "Unit of the value")           \
-  F(Provenance, provenance, "", "measured, counted, formula, datasheet")
-LLMPROF_RECORD(Evidence, "evidence", "Numbers of this run behind a finding", LLMPROF_EVIDENCE_FIELDS)
-
-#define LLMPROF_BOUND_FIELDS(F)                                          \
-  F(GainMetric, metric, "", "Metric that the change could move at most") \
-  F(double, from, "", "Its value now")                                   \
-  F(double, to, "", "Best value that the change can reach")
-LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIELDS)
-
-// What a finding's change brings. By replay: the recorded steps run again with it (replay/what_if.h); by formula: what
-// sums of the recording allow at most.
-#define LLMPROF_GAIN_FIELDS(F)                                                          \
-  F(GainMetric, metric, "", "Metric that the change moves")                             \
-  F(double, from, "", "Its value now, or with the finding of on_top_of mended")         \
-  F(double, to, "", "With the change")                                                  \
-  F(Interval95, ci95, "", "95 % interval of `to`; of replay, with three steps or more") \
-  F(std::string, method, "", "replay or formula")                                       \
-  F(OptText, on_top_of, "", "Finding that is taken to be mended before")                \
-  F(IfKnown<double>, full_pace_frac, "frac",                                            \
-    "Of replay: share of a step at the full pace of its CPU (host_pace) that goes; of five such steps or more")
-LLMPROF_RECORD(FindingGain, "gain", "What a change brings", LLMPROF_GAIN_FIELDS)
-
-inline constexpr std::string_view kBeforePython = "before-python";
-#define LLMPROF_FINDING_PLACE_FIELDS(F)                                           \
-  F(std::string, kind, "", "python; before-python: host code ends there; kernel") \
-  F(std::string, name, "", "Functions with file and line, innermost first")       \
-  F(OptDouble, per_step, "", "Times per step")
-LLMPROF_RECORD(FindingPlace, "where", "Where in the program", LLMPROF_FINDING_PLACE_FIELDS)
 
 #define LLMPROF_CANNOT_TELL_FIELDS(F)                     \
   F(std::string, question, "", "What cannot be answered") \
@@ -632,31 +434,6 @@ using OptSummary = std::optional<Summary>;
   F(std::vector<TelemetryPoint>, series, "", "Over time")
 LLMPROF_RECORD(TelemetryReport, "readings", "Readings beside the program, over the window of one device",
                LLMPROF_TELEMETRY_FIELDS)
-
-enum class FindingSeverity : uint8_t { kInfo, kMinor, kMajor, kCritical };
-const char* name_of(FindingSeverity severity);
-
-#define LLMPROF_FINDING_FIELDS(F)                                                  \
-  F(KeyText, id, "", "Stable, see `llmprof list findings`")                        \
-  F(FindingSeverity, severity, "", "info, minor, major or critical")               \
-  F(KeyText, stage, "", "Stage, or all")                                           \
-  F(std::string, title, "", "What is so")                                          \
-  F(std::vector<Evidence>, evidence, "", "The numbers behind it")                  \
-  F(std::vector<std::string>, advice, "", "What to change, the first thing first") \
-  F(std::optional<GainBound>, bound, "", "What that can bring at most")            \
-  F(std::optional<FindingGain>, gain, "", "What it brings")                        \
-  F(std::vector<std::string>, symptoms, "", "Other findings that go with it")      \
-  F(std::vector<FindingPlace>, where, "", "Where in the program")                  \
-  F(OptText, forbidden_by, "", "Why the program cannot be changed so as it is")
-LLMPROF_RECORD(FindingFields, "findings", "What is wrong, why, and what to change", LLMPROF_FINDING_FIELDS)
-
-struct Finding : FindingFields {
-  int64_t device = -1;  // ordinal of the stage's GPU
-  double gain_ns = 0;   // expected gain over the recording; an upper bound
-  double share = 0;     // of a typical request (of the window, where it is about that) that could go: for the order
-  int32_t late_device = -1;   // the GPU that this one waits for, where the finding is such a wait
-  bool beyond_steps = false;  // what could go lies before the steps, where no replay of them sees it
-};
 
 #define LLMPROF_SOURCE_FIELDS(F)                                                                 \
   F(std::string, kind, "", "kineto, capture, llmprof, ...")                                      \

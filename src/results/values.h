@@ -1,6 +1,7 @@
 // Types of the values that results are made of. What is not known is empty, never 0.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@ namespace llmprof {
 using OptDouble = std::optional<double>;
 using OptInt = std::optional<int64_t>;
 using OptText = std::optional<std::string>;
+using Interval95 = std::optional<std::array<double, 2>>;
 
 // A time that is exact in nanoseconds and is shown in milliseconds.
 struct Milliseconds {
