@@ -19,9 +19,16 @@ namespace {
 struct Waits {
   int64_t ns = 0, collectives = 0;
   std::map<StepId, double> steps;
-  std::map<int32_t, int64_t> behind;  // which GPU began last, ns
+  std::map<StringId, std::vector<double>> unstaged;  // of collectives in no step, by kernel
+  std::map<int32_t, int64_t> behind;                 // which GPU began last, ns
 
-  double typical_ns() const {
+  // Of a step; where there are none, of all collectives, each kernel's as long as its median: a wait that comes once,
+  // as for the start of a recorder, is no change to begin with. `beyond_ns`: of each such wait only what is longer.
+  double typical_ns(double beyond_ns = 0) const {
+    double all_ns = 0;
+    for (const auto& [kernel, of_kernel] : unstaged)
+      all_ns += std::max(0.0, median_of(of_kernel) - beyond_ns) * static_cast<double>(of_kernel.size());
+    if (steps.empty()) return all_ns;
     std::vector<double> each;
     for (const auto& [step, step_ns] : steps) each.push_back(step_ns);
     return median_of(std::move(each));
@@ -31,18 +38,24 @@ struct Waits {
 std::map<uint32_t, Waits> waits_by_stage(const FindingContext& finding) {
   const Trace& trace = finding.trace();
   std::map<uint32_t, Waits> out;
+  std::map<int32_t, uint32_t> unstaged;  // by device
+  for (const StageView& view : finding.unstaged) unstaged[view.group->device] = view.stage;
   for (const replay::Meeting& meeting : replay::find_meetings(trace)) {
     const GpuOpId last = *std::max_element(meeting.begin(), meeting.end(), [&](GpuOpId a, GpuOpId b) {
       return trace.gpu_ops.start_ns[a] < trace.gpu_ops.start_ns[b];
     });
     for (const GpuOpId op : meeting) {
       const StepId step = trace.gpu_links.step[op];
-      if (step == kNoRow) continue;
-      Waits& waits = out[finding.context.groups.stage_of_step[step]];
+      const auto none = unstaged.find(trace.device_of(op));
+      if (step == kNoRow && none == unstaged.end()) continue;
+      Waits& waits = out[step == kNoRow ? none->second : finding.context.groups.stage_of_step[step]];
       const int64_t waited_ns = replay::waited_ns(trace, meeting, op);
       waits.ns += waited_ns;
       ++waits.collectives;
-      waits.steps[step] += static_cast<double>(waited_ns);
+      if (step == kNoRow)
+        waits.unstaged[trace.gpu_ops.name[op]].push_back(static_cast<double>(waited_ns));
+      else
+        waits.steps[step] += static_cast<double>(waited_ns);
       waits.behind[trace.device_of(last)] += waited_ns;
     }
   }
@@ -59,28 +72,32 @@ std::map<uint32_t, double> waits_for_ranks(const FindingContext& finding) {
 }
 
 void find_rank_skew(const FindingContext& finding) {
-  constexpr double kWaitShareMin = 0.10;
+  constexpr double kWaitShareMin = 0.10, kOneIsLateMin = 0.8;
+  // Clocks of the GPUs of one host agree to some microseconds; a wait as long as that may be none.
+  constexpr double kClocksApartNs = 10'000;
   const std::map<uint32_t, Waits> waits = waits_by_stage(finding);
-  for (const StageView& stage : finding.stages) {
+  for (const StageView* view : finding.with_unstaged()) {
+    const StageView& stage = *view;
     const auto found = waits.find(stage.stage);
     if (found == waits.end()) continue;
     const Waits& of = found->second;
-    const double wait_ns = of.typical_ns() * stage.count();
-    if (!finding.worth(stage, "even-ranks", wait_ns >= kWaitShareMin * stage.wall_ns())) continue;
+    const double wait_ns = of.typical_ns() * (stage.whole() ? 1 : stage.count());
+    const double sure_ns = stage.whole() ? of.typical_ns(kClocksApartNs) : wait_ns;
+    if (!finding.worth(stage, "even-ranks", sure_ns >= kWaitShareMin * stage.wall_ns())) continue;
     const auto late = std::max_element(of.behind.begin(), of.behind.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     const std::string late_name = rank_name(finding.trace(), late->first);
-    Finding& out =
-        finding.add("rank-skew", &stage,
-                    fmt::format("{}{} waits {:.3g} ms a step in collectives for another one to begin", stage.label(),
-                                rank_name(finding.trace(), stage.timing->device), of.typical_ns() / 1e6),
-                    wait_ns);
-    out.evidence = {
-        measured("waiting in collectives per step", of.typical_ns() / 1e6, Unit::kMs),
-        counted("collectives per step", static_cast<double>(of.collectives) / static_cast<double>(of.steps.size()),
-                Unit::kOne),
-        measured(fmt::format("of its waiting, for {}", late_name),
-                 of.ns > 0 ? static_cast<double>(late->second) / static_cast<double>(of.ns) : 0, Unit::kFrac)};
+    const double late_frac = of.ns > 0 ? static_cast<double>(late->second) / static_cast<double>(of.ns) : 0;
+    Finding& out = finding.add(
+        "rank-skew", &stage,
+        fmt::format("{}{} waits {:.3g} ms{} in collectives for {} to begin", stage.label(),
+                    rank_name(finding.trace(), stage.timing->device), of.typical_ns() / 1e6,
+                    stage.whole() ? "" : " a step", late_frac >= kOneIsLateMin ? late_name : std::string("others")),
+        wait_ns);
+    const double steps = stage.whole() ? 1 : static_cast<double>(of.steps.size());
+    out.evidence = {measured(stage.each("waiting in collectives"), of.typical_ns() / 1e6, Unit::kMs),
+                    counted(stage.each("collectives"), static_cast<double>(of.collectives) / steps, Unit::kOne),
+                    measured(fmt::format("of its waiting, for {}", late_name), late_frac, Unit::kFrac)};
     out.late_device = late->first;
     out.advice = {
         fmt::format("{} is the late one: its findings and its critical path say what it does before. "

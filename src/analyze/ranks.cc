@@ -140,8 +140,12 @@ class JoinedRanks {
       kind.all_ns += static_cast<double>(call.end_ns - call.start_ns);
       in_group_[group_of(call)].insert(call.rank);
     }
-    for (const JoinedCollective& one : ranks_.joined)
-      if (ranks_.met(one)) add(one);
+    for (const JoinedCollective& one : ranks_.joined) {
+      if (ranks_.met(one))
+        add(one);
+      else if (one.whole() && !ranks_.calls[one.calls.front()].keeps_all())
+        add_rooted(one);
+    }
   }
 
   void fill(Report& report) const {
@@ -190,19 +194,34 @@ class JoinedRanks {
     CollectiveKind& kind = kind_of(calls[one.calls.front()]);
     ++kind.count;
     kind.ranks_joined = one.calls.size();
-    const double wire_ns = static_cast<double>(end - last);
     kind.wait_us.push_back(static_cast<double>(last - first) / 1e3);
-    kind.wire_us.push_back(wire_ns / 1e3);
-    // Its group may have ranks whose recordings are not here: each has the same share of the wire.
-    const size_t size = kind.of.is_between_two() ? 2
-                        : kind.of.group_size > 0 ? static_cast<size_t>(kind.of.group_size)
-                                                 : one.calls.size();
-    if (const std::optional<double> rate = bus_rate(kind.of, size, wire_ns)) kind.bus_gbs.push_back(*rate);
+    add_wire(kind, one.calls.size(), static_cast<double>(end - last));
     if (last == next) return;  // two at once: none is late
     kind.late_us[calls[late].rank].push_back(static_cast<double>(last - next) / 1e3);
     RankRecord& record = record_of(calls[late]);
     ++record.last;
     record.late_ms.ns += last - next;
+  }
+
+  // A rank may leave these before others come. The wire is seen where they were in it together.
+  void add_rooted(const JoinedCollective& one) {
+    CollectiveKind& kind = kind_of(ranks_.calls[one.calls.front()]);
+    ++kind.count;
+    kind.ranks_joined = one.calls.size();
+    for (const uint32_t c : one.calls) ++kind_of(ranks_.calls[c]).matched;
+    if (!ranks_.overlapped(one)) return;
+    int64_t end = INT64_MIN;
+    for (const uint32_t c : one.calls) end = std::max(end, ranks_.calls[c].end_ns);
+    add_wire(kind, one.calls.size(), static_cast<double>(end - last_start_ns(ranks_.calls, one)));
+  }
+
+  // Its group may have ranks whose recordings are not here: each has the same share of the wire.
+  static void add_wire(CollectiveKind& kind, size_t ranks_here, double wire_ns) {
+    kind.wire_us.push_back(wire_ns / 1e3);
+    const size_t size = kind.of.is_between_two() ? 2
+                        : kind.of.group_size > 0 ? static_cast<size_t>(kind.of.group_size)
+                                                 : ranks_here;
+    if (const std::optional<double> rate = bus_rate(kind.of, size, wire_ns)) kind.bus_gbs.push_back(*rate);
   }
 
   JoinedCollectiveRecord record_of(const CollectiveKind& kind) const {
@@ -222,8 +241,10 @@ class JoinedRanks {
     out.ranks_joined = static_cast<int64_t>(in_group_.at(group_of(kind.of)).size());
     out.count = kind.count;
     out.wait_us = median(kind.wait_us);
-    out.wire_us = median(kind.wire_us);
-    out.bus_gbs = median(kind.bus_gbs);
+    // Where some were left early, a part of the bytes of the others may have gone before the last rank began as well.
+    const bool seen = 10 * static_cast<int64_t>(kind.wire_us.size()) >= 9 * kind.count;
+    out.wire_us = seen ? median(kind.wire_us) : OptDouble();
+    out.bus_gbs = seen ? median(kind.bus_gbs) : OptDouble();
     for (const auto& [rank, late] : kind.late_us) {
       if (static_cast<int64_t>(late.size()) <= out.last_count) continue;
       out.last_count = static_cast<int64_t>(late.size());
@@ -277,7 +298,7 @@ void say_what_is_missing(const Report& report, std::vector<CannotTell>& cannot_t
                            "record all ranks over the same steps"});
   std::vector<int64_t> unknown;
   for (const RankRecord& row : report.ranks)
-    if (!row.offset_low_us) unknown.push_back(row.rank);
+    if (!row.offset_low_us && !row.offset_high_us) unknown.push_back(row.rank);
   if (!unknown.empty())
     cannot_tell.push_back({fmt::format("Do the clocks of all ranks agree ({})?", numbers_text(unknown)),
                            "no common collectives connect these with the first rank, or these do not agree on one "

@@ -65,11 +65,15 @@ void read_rank(RankPart& part) {
     if (const auto host = facts.find(key); host != facts.end()) part.host = host->second;
 }
 
-// Ordinals of devices that anything but their description names.
+// Readings of a sampler, which sees all GPUs of the machine.
+template <class Table>
+constexpr bool is_of_machine = std::is_same_v<Table, NvmlSamples> || std::is_same_v<Table, GpuSamples>;
+
+// Ordinals of devices that anything but their description and readings names.
 std::vector<int32_t> used_devices(const Trace& trace) {
   std::set<int32_t> used;
   trace.for_each_table([&]<class Table>(const Table& table) {
-    if constexpr (std::is_same_v<Table, Devices>) return;
+    if constexpr (std::is_same_v<Table, Devices> || is_of_machine<Table>) return;
     table.for_each_column([&]<class T>(const FieldInfo& field, const std::vector<T>& column) {
       if constexpr (std::is_same_v<T, int32_t>) {
         if (field.role != ColumnRole::kDevice) return;
@@ -325,12 +329,20 @@ class IdentifierSpaces {
   std::set<int64_t> processes_;
 };
 
-// Descriptions of devices that the rank does not use are those that other ranks have.
+template <class Table>
+void keep_rows_of(Table& table, const std::vector<int32_t>& used) {
+  Table kept;
+  for (size_t row = 0; row < table.size(); ++row)
+    if (table.device[row] < 0 || std::find(used.begin(), used.end(), table.device[row]) != used.end())
+      kept.append(table.row(row));
+  table = std::move(kept);
+}
+
+// Devices that the rank does not use, and their readings, are those that other ranks have.
 void keep_devices(Trace& part, const std::vector<int32_t>& used) {
-  Devices kept;
-  for (size_t row = 0; row < part.devices.size(); ++row)
-    if (std::find(used.begin(), used.end(), part.devices.device[row]) != used.end()) kept.append(part.devices.row(row));
-  part.devices = std::move(kept);
+  keep_rows_of(part.devices, used);
+  keep_rows_of(part.nvml_samples, used);
+  keep_rows_of(part.gpu_samples, used);
 }
 
 Trace joined_trace(std::vector<RankPart>& parts) {
@@ -353,6 +365,7 @@ Trace joined_trace(std::vector<RankPart>& parts) {
     const double unknown = std::numeric_limits<double>::quiet_NaN();
     for (const int32_t device : part.devices) {
       const bool bounded = part.clock.known && !part.clock.contradicts();
+      const auto limit = [&](double ns) { return bounded && std::isfinite(ns) ? ns : unknown; };
       ranks.append({.rank = static_cast<int32_t>(part.rank),
                     .world_size = static_cast<int32_t>(part.world_size),
                     .device = next_device,
@@ -361,8 +374,8 @@ Trace joined_trace(std::vector<RankPart>& parts) {
                     .host = StringId::kEmpty,
                     .shift_ns = part.shift_ns(),
                     .offset_ns = part.clock.known ? part.clock.offset_ns : unknown,
-                    .offset_low_ns = bounded ? part.clock.low_ns : unknown,
-                    .offset_high_ns = bounded ? part.clock.high_ns : unknown});
+                    .offset_low_ns = limit(part.clock.low_ns),
+                    .offset_high_ns = limit(part.clock.high_ns)});
       names.push_back({part.path, part.host});
       numbers[device] = next_device++;
     }

@@ -17,9 +17,11 @@ std::string us_text(const OptDouble& us) { return us ? format_ms(*us / 1e3) : "-
 // "12 us (-3 us to 40 us)": an offset of clocks and its bounds.
 std::string clock_text(const RankRecord& row) {
   if (!row.offset_us) return "unknown";
-  if (!row.offset_low_us || !row.offset_high_us) return us_text(row.offset_us) + ", contradicted";
-  return fmt::format("{} ({} to {}){}", us_text(row.offset_us), us_text(row.offset_low_us), us_text(row.offset_high_us),
-                     row.shift_us != 0 ? ", applied" : "");
+  if (!row.offset_low_us && !row.offset_high_us) return us_text(row.offset_us) + ", contradicted";
+  const std::string bounds = !row.offset_low_us    ? "at most " + us_text(row.offset_high_us)
+                             : !row.offset_high_us ? "at least " + us_text(row.offset_low_us)
+                                                   : us_text(row.offset_low_us) + " to " + us_text(row.offset_high_us);
+  return fmt::format("{} ({}){}", us_text(row.offset_us), bounds, row.shift_us != 0 ? ", applied" : "");
 }
 
 size_t rows_shown(const RenderOptions& options, size_t of_page) {

@@ -1,6 +1,7 @@
 #include "trace/rank_collectives.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <queue>
 #include <set>
@@ -25,11 +26,13 @@ bool is_communication_name(std::string_view kernel) {
          kernel.find("cross_device_reduce") != std::string_view::npos;
 }
 
+bool names_any(std::string_view name, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return name.find(part) != name.npos; });
+}
+
 // Whether every rank gives the same numbers of elements; a root, or an uneven exchange, does not.
 bool has_even_sizes(std::string_view name) {
-  for (const std::string_view even : {"allreduce", "allgather", "all_gather", "reduce_scatter"})
-    if (name.find(even) != std::string_view::npos) return true;
-  return false;
+  return names_any(name, {"allreduce", "allgather", "all_gather", "reduce_scatter"});
 }
 
 // What calls have in common that may be one collective.
@@ -149,8 +152,8 @@ class Matcher {
       if (at < 0 || at >= static_cast<int64_t>(fixed.size())) continue;
       const CollectiveCall &a = calls_[fixed[static_cast<size_t>(at)]], &b = calls_[moved[i]];
       if (kinds_[fixed[static_cast<size_t>(at)]] != kinds_[moved[i]] && ++out.unlike > unlike_most) return out;
-      low = std::max(low, a.start_ns - b.end_ns);
-      high = std::min(high, a.end_ns - b.start_ns);
+      if (b.needs(a)) low = std::max(low, a.start_ns - b.end_ns);
+      if (a.needs(b)) high = std::min(high, a.end_ns - b.start_ns);
     }
     out.possible = low <= high + kClocksAgreeNs;
     out.clocks_ns = low > 0 ? low : high < 0 ? -high : 0;
@@ -293,8 +296,8 @@ std::vector<RankClock> rank_clocks(const std::vector<CollectiveCall>& calls,
       for (const uint32_t b : one.calls) {
         const size_t first = clock_of_rank[calls[a].rank], second = clock_of_rank[calls[b].rank];
         if (first == second) continue;
-        bounds.bound(first, second, calls[b].end_ns - calls[a].start_ns);
-        if (a != one.calls.front()) continue;
+        if (calls[b].needs(calls[a])) bounds.bound(first, second, calls[b].end_ns - calls[a].start_ns);
+        if (a != one.calls.front() || !(calls[a].needs(calls[b]) || calls[b].needs(calls[a]))) continue;
         ends[{first, second}].push_back(calls[a].end_ns - calls[b].end_ns);
         ends[{second, first}].push_back(calls[b].end_ns - calls[a].end_ns);
       }
@@ -323,8 +326,12 @@ std::vector<RankClock> rank_clocks(const std::vector<CollectiveCall>& calls,
   for (size_t c = 0; c < clocks; ++c) {
     RankClock& clock = of_clock[c];
     if (!clock.known || c == first) continue;
-    clock.high_ns = static_cast<double>(bounds.at(c, first));
-    clock.low_ns = -static_cast<double>(bounds.at(first, c));
+    const auto limit = [&](size_t a, size_t b) {
+      return bounds.at(a, b) < kUnbounded ? static_cast<double>(bounds.at(a, b))
+                                          : std::numeric_limits<double>::infinity();
+    };
+    clock.high_ns = limit(c, first);
+    clock.low_ns = -limit(first, c);
     if (!clock.contradicts()) clock.offset_ns = std::clamp(clock.offset_ns, clock.low_ns, clock.high_ns);
   }
   std::vector<RankClock> out;
@@ -349,7 +356,19 @@ RankCollectives rank_collectives(const Trace& trace) {
   return out;
 }
 
+bool CollectiveCall::keeps_all() const {
+  // PyTorch's names and those of NCCL's kernels.
+  if (names_any(name, {"allreduce", "all_reduce", "AllReduce", "allgather", "all_gather", "AllGather", "reduce_scatter",
+                       "ReduceScatter", "cross_device_reduce"}))
+    return true;
+  return !names_any(name, {"broadcast", "Broadcast", "reduce", "Reduce", "gather", "Gather", "scatter", "Scatter"});
+}
+
 bool RankCollectives::met(const JoinedCollective& one) const {
+  return overlapped(one) && calls[one.calls.front()].keeps_all();
+}
+
+bool RankCollectives::overlapped(const JoinedCollective& one) const {
   return one.whole() && last_start_ns(calls, one) <= first_end_ns(calls, one) + kClocksAgreeNs;
 }
 

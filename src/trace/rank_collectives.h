@@ -30,6 +30,14 @@ struct CollectiveCall {
   // From the arguments of a collective; else from nothing but the name of its kernel, as in CUDA graphs.
   bool described = true;
   bool is_between_two() const { return from_rank >= 0 && to_rank >= 0; }
+  // Whether no rank leaves before all have entered, as each needs something of every other. The root of a broadcast, or
+  // what gives its part to a root, does not wait: it may leave early, and where the root is unknown nobody waits for
+  // sure.
+  bool keeps_all() const;
+  // Whether this one cannot end before `other`, of the same collective, has begun.
+  bool needs(const CollectiveCall& other) const {
+    return is_between_two() ? name == "recv" && other.name == "send" : keeps_all();
+  }
 };
 
 struct JoinedCollective {
@@ -55,8 +63,9 @@ int64_t first_end_ns(const std::vector<CollectiveCall>& calls, const JoinedColle
 struct RankClock {
   bool known = false;    // connected to the first by common collectives
   double offset_ns = 0;  // by the ends of common collectives, within the bounds
-  double low_ns = 0;     // no rank leaves a collective before the last one enters it:
-  double high_ns = 0;    // so it lies between these; low above high: no constant does, as where clocks drift
+  double low_ns = 0;     // no rank leaves a collective before those enter it that it needs:
+  double high_ns = 0;    // so it lies between these; low above high: no constant does, as where clocks drift;
+                         // infinite where nothing bounds it
   bool contradicts() const { return known && low_ns > high_ns; }
   bool excludes_zero() const { return known && (std::min(low_ns, high_ns) > 0 || std::max(low_ns, high_ns) < 0); }
 };
@@ -70,7 +79,9 @@ struct RankCollectives {
   std::vector<int32_t> numbers;  // of the ranks in the job
   std::vector<CollectiveCall> calls;
   std::vector<JoinedCollective> joined;
-  // Whether all of its ranks are here and were in it at one time: who waited for whom is known of these.
+  // Whether all of its ranks are here and were in it at one time.
+  bool overlapped(const JoinedCollective& one) const;
+  // Whether those also had to be: who waited for whom is known of these.
   bool met(const JoinedCollective& one) const;
 };
 RankCollectives rank_collectives(const Trace& trace);

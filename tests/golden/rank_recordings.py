@@ -21,11 +21,14 @@ KERNEL = {"allreduce": "AllReduce_Sum", "_allgather_base": "AllGather", "_reduce
 class Collective:
     """One collective as it was on the job's own clock, starts and ends by rank."""
 
-    def __init__(self, group, name, dtype, elements, ranks, starts, wire_ns, later):
+    def __init__(self, group, name, dtype, elements, ranks, starts, wire_ns, later, root=None):
         self.group, self.name, self.dtype, self.elements, self.ranks = group, name, dtype, elements, tuple(ranks)
         self.starts, self.wire_ns = starts, wire_ns
         self.last_start = max(starts.values())
         self.ends = {rank: self.last_start + wire_ns + later[rank] for rank in ranks}
+        self.root = root  # does not wait for the others, which wait for it alone
+        if root is not None:
+            self.ends = {rank: max(starts[rank], starts[root]) + wire_ns + later[rank] for rank in ranks}
         self.end = max(self.ends.values())
         self.seen = set(ranks)  # ranks that recorded it
 
@@ -33,15 +36,17 @@ class Collective:
 class Job:
     """`late`: {rank: ns} that the host of a rank is late with every step. `offsets`: {rank: ns} to add to its clock to have that of the job.
     `tensor_parallel`: ranks of a group; more than one group passes activations on with send and receive. `lost`: {rank: number} of collectives at the end,
-    `missed`: at the beginning, that its recorder did not see. `spread_ns`: how far apart ends of a collective may be."""
+    `missed`: at the beginning, that its recorder did not see. `spread_ns`: how far apart ends of a collective may be. `broadcasts`: each step begins with
+    one of the first rank of each group, which leaves it when its bytes are on their way."""
 
     def __init__(self, ranks, steps=20, layers=4, seed=1, late=None, offsets=None, hosts=None, numbered=True, tensor_parallel=None, lost=None, missed=None,
-                 own_ordinals=False, graphs=False, kernel_ns=60_000, wire_ns=40_000, jitter_ns=4_000, spread_ns=0):
+                 own_ordinals=False, graphs=False, kernel_ns=60_000, wire_ns=40_000, jitter_ns=4_000, spread_ns=0, broadcasts=False):
         self.size, self.random = ranks, random.Random(seed)
         self.late, self.offsets, self.hosts = late or {}, offsets or {}, hosts or {}
         self.numbered, self.own_ordinals, self.graphs = numbered, own_ordinals, graphs
         self.lost, self.missed = lost or {}, missed or {}
         self.kernel_ns, self.wire_ns, self.jitter_ns, self.spread_ns = kernel_ns, wire_ns, jitter_ns, spread_ns
+        self.broadcasts = broadcasts
         width = tensor_parallel or ranks
         self.groups = [list(range(first, first + width)) for first in range(0, ranks, width)]
         self.collectives = []
@@ -84,7 +89,7 @@ class Job:
             correlations[rank], starts[rank] = self.launch(rank, "c10d::" + name)
         wire = self.wire_ns + elements * ELEMENT_BYTES[dtype] // 200 + self.random.randrange(self.jitter_ns)  # 200 GB/s
         later = {rank: self.random.randrange(self.spread_ns) if self.spread_ns else 0 for rank in ranks}
-        one = Collective(tuple(ranks), name, dtype, elements, ranks, starts, wire, later)
+        one = Collective(tuple(ranks), name, dtype, elements, ranks, starts, wire, later, ranks[0] if name == "broadcast" else None)
         self.collectives.append(one)
         pair = name == "send"
         number = self.numbers[one.group] = self.numbers.get(one.group, 0) + 1
@@ -110,6 +115,8 @@ class Job:
         for rank in range(self.size):
             self.host[rank] += self.late.get(rank, 0)
         for group, ranks in enumerate(self.groups):
+            if self.broadcasts:
+                self.collective(group, "broadcast", "BFloat16", 1 << 18)
             if group > 0:
                 self.collective((self.groups[group - 1][0], ranks[0]), "send", "BFloat16", 1 << 16)
             for _ in range(layers):

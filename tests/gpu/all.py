@@ -3,7 +3,7 @@
 
     python3 tests/gpu/all.py [--llmprof build/release/bin/llmprof] [--folder gpu_results] [--budget SECONDS] [--only NAME,...]
 
-The short ones come first. several_gpus and rank_skew need two GPUs, the others one. Each keeps its runs in FOLDER/NAME.json and writes
+The short ones come first. several_gpus, rank_skew and join_ranks need two GPUs, the others one. Each keeps its runs in FOLDER/NAME.json and writes
 its summary to docs/results/h200_NAME.json (another GPU: --prefix). A second call does what the first left undone: a test
 that has passed is not repeated as long as the folder is there. One line a test at the end; 0 only if all passed.
 """
@@ -29,6 +29,7 @@ TESTS = [
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),
     ("rank_skew", ["tests/gpu/rank_skew_test.py"], 100),
+    ("join_ranks", ["tests/gpu/join_ranks_test.py"], 60),
     ("bench_torch", ["tests/gpu/bench_torch_test.py"], 450),
     ("bench_own_attention", ["tests/gpu/bench_own_attention_test.py"], 120),
     ("bench_sanitizer", ["tests/gpu/bench_sanitizer_test.py"], 400),

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 os.environ.setdefault("LLMPROF_STORE", "off")  # nothing of this among the runs of whoever calls it
@@ -54,6 +55,7 @@ class State:
 
     def __init__(self, path, fresh=False):
         self.path = pathlib.Path(path)
+        self.lock = threading.Lock()  # programs on several GPUs end when they like
         self.data = {}
         if not fresh and self.path.exists():
             self.data = json.loads(self.path.read_text())
@@ -65,14 +67,19 @@ class State:
         return self.data.get("results", {}).get(name)
 
     def put(self, name, value):
-        self.data.setdefault("results", {})[name] = value
-        self.save()
+        with self.lock:
+            self.data.setdefault("results", {})[name] = value
+            self.write()
 
     def results(self):
         return self.data.get("results", {})
 
     def save(self, **values):
-        self.data.update(values)
+        with self.lock:
+            self.data.update(values)
+            self.write()
+
+    def write(self):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_suffix(".tmp")
         temporary.write_text(json.dumps(self.data, indent=1) + "\n")

@@ -37,6 +37,8 @@ void fill(const Recording& from, Trace& trace) {
                            .name = builder.text("cudaLaunchKernel"),
                            .correlation = 11,
                            .event = 0x7f00});
+    // A sampler sees all GPUs of the machine.
+    for (const int32_t seen : {0, 1, 2, 3}) builder.add<NvmlSamples>({.time_ns = from.start_ns, .device = seen});
     builder.add<GpuOps>({.start_ns = from.start_ns,
                          .dur_ns = 50'000,
                          .stream = builder.stream(device, 1, 7),
@@ -80,6 +82,7 @@ TEST(JoinRanks, SessionsOfTorchrunAreInOrderOfTheirRanks) {
   EXPECT_EQ(trace.ranks.recorded_device, (std::vector<int32_t>{0, 0}));
   EXPECT_EQ(trace.ranks.world_size, (std::vector<int32_t>{2, 2}));
   EXPECT_EQ(trace.devices.device, (std::vector<int32_t>{0, 1})) << "GPUs that no rank uses are left out";
+  EXPECT_EQ(trace.nvml_samples.device, (std::vector<int32_t>{0, 1})) << "and so are their readings";
   EXPECT_EQ(trace.source.files, (std::vector<std::string>{"b", "a"}));
   EXPECT_EQ(trace.source.bytes, 200U);
   ASSERT_EQ(trace.gpu_ops.size(), 2U);
