@@ -484,6 +484,38 @@ TEST(Windows, AGraphThatIsMadeInAPauseOpensAWindow) {
   EXPECT_GE(program.seen("decode").whole, 20);
 }
 
+// Whose products of few eager steps have come often enough already when it does, some of them while it still records.
+TEST(Windows, AGraphThatIsMadeWhileRecordingIsWaitedFor) {
+  for (const int64_t upload_ns : {20 * kMs, 150 * kMs, 900 * kMs}) {
+    Played::Costs costs;
+    costs.attach_ns = 10 * kMs;
+    Played program(costs);
+    program.start_clock();
+    program.idle(1300 * kMs);  // weights are made
+    for (int step = 0; step < 3; ++step)
+      program.step("eager", [&] { program.layers(KeyKind::kRecurring, 8, 24, kMs / 2); });
+    ASSERT_TRUE(program.records());
+    program.make_graph();
+    program.idle(upload_ns);
+    EXPECT_TRUE(program.records()) << upload_ns;
+    for (int i = 0; i < 360; ++i) program.step("decode", [&] { program.event(KeyKind::kRecurring, 100, 1800'000); });
+    EXPECT_GE(program.seen("decode").whole, 20) << upload_ns;
+    EXPECT_LE(program.seen("decode").whole, 120) << upload_ns;
+    EXPECT_GE(program.seen("decode").alone, 200) << upload_ns;
+  }
+}
+
+// That is never launched, or never often.
+TEST(Windows, AGraphThatIsNotLaunchedDoesNotKeepRecordingOn) {
+  Played program;
+  for (int i = 0; i < 10; ++i) program.range("decode", 14 * kMs);
+  const int64_t before_ns = program.now();
+  program.make_graph();
+  for (int i = 0; i < 600; ++i) program.range("decode", 14 * kMs);
+  EXPECT_LT(program.recorded_ns(), (program.now() - before_ns) / 3 + 3 * kS);
+  EXPECT_GE(program.seen("decode").alone, 100);
+}
+
 // A server makes thirty of them, one after the other.
 TEST(Windows, GraphsThatAreMadeAllTheTimeStayWithinTheBudget) {
   Played program;

@@ -16,6 +16,8 @@ constexpr int64_t kAwaitingShare = 3;
 constexpr uint32_t kMissedMost = 5;
 // A server makes its graphs one after the other, and its steps come behind them all.
 constexpr uint32_t kGraphWindowsMost = 3;
+// Its steps come within so long; of graphs that are made all the time, as by a server that starts, not for longer.
+constexpr int64_t kGraphStepsNs = 2 * kS, kGraphAwaitedMostNs = 5 * kS;
 constexpr int64_t kRareMostNs = 5 * kS, kAwaitedMostNs = 10 * kS;
 // A place between steps is waited for so long, an idle moment so long.
 constexpr int64_t kPlaceLeastNs = 50 * kMs, kPlaceMostNs = 5 * kS, kIdleMostNs = kS;
@@ -68,17 +70,26 @@ bool WindowPlan::opens_for_graph(int64_t now_ns, const StepKeys::Summary& steps)
          may_wait(now_ns);
 }
 
+// Who makes a graph launches it: full recording is not over before such steps were recorded, unless they do not come.
+bool WindowPlan::awaits_graph(int64_t now_ns, const StepKeys::Summary& steps) {
+  if (steps.graph_made_ns < phase_ns_ || steps.newest_steps_ns >= steps.graph_made_ns ||
+      now_ns - steps.graph_made_ns >= kGraphStepsNs)
+    return false;
+  if (graph_awaited_ns_ == 0) graph_awaited_ns_ = now_ns;
+  return now_ns - graph_awaited_ns_ < kGraphAwaitedMostNs;
+}
+
 bool WindowPlan::wants_change(int64_t now_ns, const StepKeys::Summary& steps) {
   const int64_t since_ns = now_ns - phase_ns_;
   if (phase_ == Phase::kFull) {
     next_ns_ = now_ns + 100 * kMs;
-    if (steps.complete) return true;
+    if (steps.complete) return !awaits_graph(now_ns, steps);
     if (since_ns < kFullLeastNs) return false;
     // Before anything has recurred, the program loads, compiles or warms up, and its steps are to come. A stage that
     // comes too seldom is waited for by windows of its own.
     const bool all = steps.satisfied > 0 && (steps.lacking == 0 || steps.due_ns > now_ns + kFirstPauseNs);
     const bool loads = steps.satisfied == 0 && now_ns - steps.disturbed_ns < kLoadingNs;
-    return all || since_ns >= (loads ? kFullLoadingMostNs : kFullMostNs);
+    return (all && !awaits_graph(now_ns, steps)) || since_ns >= (loads ? kFullLoadingMostNs : kFullMostNs);
   }
   if (phase_ == Phase::kPause) {
     next_ns_ = edge_ns_;
@@ -166,7 +177,8 @@ void WindowPlan::rare_ended(int64_t now_ns) {
 }
 
 void WindowPlan::paused(int64_t for_ns) {
-  for (int64_t* time : {&started_ns_, &first_ended_ns_, &phase_ns_, &edge_ns_, &next_ns_, &wanted_ns_})
+  for (int64_t* time :
+       {&started_ns_, &first_ended_ns_, &phase_ns_, &edge_ns_, &next_ns_, &wanted_ns_, &graph_awaited_ns_})
     if (*time != 0) *time += for_ns;
 }
 

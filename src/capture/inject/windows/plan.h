@@ -6,7 +6,8 @@
 // window follow, so that recorded and unrecorded steps can be compared: that much is the minimum, whatever it costs.
 // From then on pauses are as long as the budget asks for, the mean slow-down of the whole run at most. A stage that
 // still lacks occurrences is waited for, a third of the time at most: a window is opened before it is due. Where a
-// graph is made in a pause, what the program does from then on was never seen, and a window is opened at once.
+// graph is made in a pause, what the program does from then on was never seen, and a window is opened at once; where it
+// is made while full recording goes on, that ends with steps that began behind it.
 //
 // Attaching and detaching CUPTI holds the program up, so a window begins and ends between steps where that can be had:
 // in an idle moment, at the end of an outermost range, and only after some patience anywhere.
@@ -69,6 +70,7 @@ class WindowPlan {
   bool may_wait(int64_t now_ns) const;
   bool has_share(int64_t now_ns, int64_t more_ns) const;
   bool opens_for_graph(int64_t now_ns, const StepKeys::Summary& steps) const;
+  bool awaits_graph(int64_t now_ns, const StepKeys::Summary& steps);
   bool ripe(int64_t now_ns, const StepKeys::Summary& steps, Place place, bool attached) const;
   void change(int64_t now_ns, const StepKeys::Summary& steps);
   void close(int64_t now_ns, const StepKeys::Summary& steps);
@@ -82,6 +84,7 @@ class WindowPlan {
   uint32_t missed_ = 0;   // windows in a row in which none of them came
   uint32_t windows_ = 0;
   uint32_t graph_windows_ = 0;                    // that were opened because a graph was made
+  int64_t graph_awaited_ns_ = 0;                  // since when full recording goes on because one was made
   int64_t first_ended_ns_ = 0, recorded_ns_ = 0;  // behind the first window
   int64_t started_ns_ = 0, phase_ns_ = 0, edge_ns_ = 0, next_ns_ = 0;
   int64_t wanted_ns_ = 0;  // since when a change is wanted

@@ -167,7 +167,10 @@ StepKey* StepKeys::find(KeyKind kind, uint64_t stage, uint64_t shape) {
 }
 
 void StepKeys::begins(StepKey& key, int64_t now_ns, int64_t disturbed_ns) {
-  if (key.seen.fetch_add(1, std::memory_order_relaxed) != 0) key.period.add(now_ns - loaded(key.last_begin_ns));
+  if (key.seen.fetch_add(1, std::memory_order_relaxed) != 0)
+    key.period.add(now_ns - loaded(key.last_begin_ns));
+  else
+    store(key.first_begin_ns, now_ns);
   store(key.last_begin_ns, now_ns);
   count_up(key.open);
   if (key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel) count_round(key, now_ns, disturbed_ns);
@@ -337,6 +340,8 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     if (key.hash.load(std::memory_order_relaxed) == 0) continue;
     const KeyKind kind = key.kind.load(std::memory_order_relaxed);
     out.last_active_ns = std::max({out.last_active_ns, loaded(key.last_begin_ns), loaded(key.last_end_ns)});
+    if (kind != KeyKind::kKernel && key.enough())
+      out.newest_steps_ns = std::max(out.newest_steps_ns, loaded(key.first_begin_ns));
     out.satisfied += key.enough() && (!came_once(key) || recurred_for_long(key));
     out.complete = out.complete && !holds_open(key, now_ns, present);
     if (!is_alive(key, now_ns)) continue;

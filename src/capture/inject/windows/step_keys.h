@@ -46,7 +46,7 @@ struct StepKey {
   std::atomic<bool> container{false};  // holds other keys' occurrences and is long: they are the steps
   std::atomic<uint32_t> seen{0};       // beginnings
   std::atomic<uint32_t> open{0};
-  std::atomic<int64_t> last_begin_ns{0}, last_end_ns{0};
+  std::atomic<int64_t> first_begin_ns{0}, last_begin_ns{0}, last_end_ns{0};
   Usual period, time;                         // between beginnings; from a beginning to its end
   Usual counted, uncounted;                   // without recording: the pace while counters are sampled, and while not
   Usual recorded, unrecorded;                 // the pace with and without recording
@@ -105,6 +105,7 @@ class StepKeys {
     bool open = false;                        // an occurrence of a range goes on
     int64_t disturbed_ns = 0;                 // Conditions::disturbed_ns, for whoever asks to fill in
     int64_t graph_made_ns = 0;                // when a graph was made executable last; 0: never; likewise
+    int64_t newest_steps_ns = 0;              // when the newest range, graph or call with enough occurrences came first
     double cost = -1;                         // of a recorded second, as a share; -1 not known
     // Every range, graph and call that the present steps are made of has its wanted rounds recorded. What does not
     // belong to them, because it came in one round only, is over or is far from due, is not waited for.
