@@ -621,7 +621,7 @@ std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order
   std::stable_sort(threads.begin(), threads.end(),
                    [&](ThreadId a, ThreadId b) { return launches[a].size() > launches[b].size(); });
   const auto detected_on = [&](ThreadId thread) {
-    return detect_on_thread(make_sequence(trace, order, thread, launches[thread], calls, events.samplings),
+    return detect_on_thread(make_sequence(trace, order, thread, std::move(launches[thread]), calls, events.samplings),
                             order.device, events);
   };
   std::vector<StepDraft> steps = detected_on(order.main_thread);

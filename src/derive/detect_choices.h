@@ -36,7 +36,7 @@ struct Sequence {
 // `launches`: those of the thread, in order, as numbers in `order`. `samplings`: operators that choose tokens. Where
 // there are none, kernels do that rules know; behind an output layer where a library computes one, or as it is done
 // there.
-Sequence make_sequence(const Trace& trace, const LaunchOrder& order, ThreadId thread, const std::vector<Row>& launches,
+Sequence make_sequence(const Trace& trace, const LaunchOrder& order, ThreadId thread, std::vector<Row> launches,
                        const HostCalls& calls, const std::vector<TokenEvent>& samplings);
 
 }  // namespace llmprof

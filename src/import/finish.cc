@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "base/zero_pages.h"
+#include "import/empty_columns.h"
 #include "import/importer.h"
 #include "trace/check_trace.h"
 
@@ -124,7 +125,8 @@ Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std
   return counts;
 }
 
-// Most recorders leave some columns of calls and kernels empty.
+}  // namespace
+
 void give_back_empty_columns(Trace& trace) {
   constexpr size_t kBytesMin = size_t{1} << 20;
   trace.for_each_table([&](auto& table) {
@@ -133,8 +135,6 @@ void give_back_empty_columns(Trace& trace) {
     });
   });
 }
-
-}  // namespace
 
 void finish_import(Trace& trace) {
   check_trace(trace);

@@ -90,7 +90,7 @@ std::vector<Stretch> stretches_of(const Trace& trace) {
 }
 
 int64_t end_of(const Replayed& replayed, const StepEnd& end) {
-  const int64_t gpu = replayed.op_end_ns[end.op];
+  const int64_t gpu = replayed.op_end_ns(end.op);
   return end.call == kNoRow ? gpu : std::max(gpu, replayed.call_end_ns[end.call]);
 }
 
@@ -156,7 +156,7 @@ class Path {
     op_ = kNoRow;
     if (replayed_.behind[op] != kNoRow) {
       op_ = replayed_.behind[op];
-      back_to(replayed_.op_end_ns[op_], PathPart::kGpuGap, timeline_.trace.end_of(op_), op);
+      back_to(replayed_.op_end_ns(op_), PathPart::kGpuGap, timeline_.trace.end_of(op_), op);
     } else if (replayed_.followed[op] == Followed::kLaunch) {
       call_ = launch;
       const Latencies::Launch& of = latencies_.launch_of(timeline_, op);
@@ -170,7 +170,7 @@ class Path {
     const ApiCallId call = call_;
     if (const GpuOpId op = replayed_.woken_by[call]; op != kNoRow && time_ns_ >= replayed_.call_end_ns[call]) {
       const bool frees = timeline_.awaited[call] == Awaited::kFree;
-      back_to(replayed_.op_end_ns[op], frees ? PathPart::kCudaCalls : PathPart::kWakeUp, timeline_.trace.end_of(op), op,
+      back_to(replayed_.op_end_ns(op), frees ? PathPart::kCudaCalls : PathPart::kWakeUp, timeline_.trace.end_of(op), op,
               call);
       call_ = kNoRow, op_ = op;
       return;

@@ -58,15 +58,67 @@ class Changeable {
   std::vector<T> own_;
 };
 
+// Of the host on its thread, by call: from the end of the call before, or the start of the enclosing one, to the call;
+// 0 for the first of a thread. Worked out from the timeline, which must outlive it, until one is about to be changed.
+class HostTimes {
+ public:
+  explicit HostTimes(const Timeline& timeline) : timeline_(&timeline) {}
+  int64_t operator[](size_t call) const { return own_.empty() ? recorded(static_cast<Row>(call)) : own_[call]; }
+  int64_t& operator[](size_t call) {
+    if (own_.empty()) own_ = all();
+    return own_[call];
+  }
+
+ private:
+  int64_t recorded(Row call) const {
+    const ApiCallId before = timeline_->before[call];
+    if (before == kNoRow) return 0;
+    return timeline_->start_of(call) -
+           (timeline_->nested[call] != 0 ? timeline_->start_of(before) : timeline_->end_of(before));
+  }
+  std::vector<int64_t> all() const;
+  const Timeline* timeline_;
+  std::vector<int64_t> own_;
+};
+
+// Moments of a replay by row, kept as what they are later than the recorded ones: half the memory, until one is further
+// from its own than 32 bits tell.
+class Moments {
+ public:
+  // Recorded at `start`, or `dur` behind it. Both must outlive it.
+  explicit Moments(const std::vector<int64_t>& start, const std::vector<int64_t>* dur = nullptr)
+      : start_(&start), dur_(dur), later_(start.size()) {}
+  int64_t operator[](size_t row) const { return wide_.empty() ? recorded(row) + later_[row] : wide_[row]; }
+  void set(size_t row, int64_t moment) {
+    if (wide_.empty()) {
+      // kNever is further away than any number tells.
+      const int64_t later = static_cast<int64_t>(static_cast<uint64_t>(moment) - static_cast<uint64_t>(recorded(row)));
+      if (later == static_cast<int32_t>(later)) {
+        later_[row] = static_cast<int32_t>(later);
+        return;
+      }
+      widen();
+    }
+    wide_[row] = moment;
+  }
+
+ private:
+  int64_t recorded(size_t row) const { return (*start_)[row] + (dur_ == nullptr ? 0 : (*dur_)[row]); }
+  void widen();
+  const std::vector<int64_t>* start_;
+  const std::vector<int64_t>* dur_;
+  std::vector<int32_t> later_;
+  std::vector<int64_t> wide_;  // once one is too far away: all of them
+};
+
 // What is constant, by row of the trace's tables: to replay something else than was recorded, change it. The timeline
 // must outlive it.
 struct Durations {
   explicit Durations(const Timeline& timeline);  // as recorded
 
-  Changeable<int64_t> call_ns;     // of calls, waits included: those are replaced where a call waits
-  std::vector<int64_t> before_ns;  // of the host on its thread: from the end of the call before, or the start of the
-                                   // enclosing one, to the call; 0 for the first of a thread
-  Changeable<int64_t> op_ns;       // of activities
+  Changeable<int64_t> call_ns;  // of calls, waits included: those are replaced where a call waits
+  HostTimes before_ns;
+  Changeable<int64_t> op_ns;  // of activities
   // As recorded: none. What a counterfactual (what_if.h) takes away:
   Changeable<uint8_t> no_wait;  // of calls: returns after call_ns, whatever the GPU does
   Changeable<uint8_t> gone;     // of activities: takes no time, no place on its stream and no latency
@@ -79,11 +131,23 @@ struct Durations {
 
 // By row of the trace's tables.
 struct Replayed {
-  std::vector<int64_t> call_start_ns, call_end_ns, op_start_ns, op_end_ns;
+  explicit Replayed(const Trace& trace);  // which must outlive it; as recorded
+
+  Moments call_start_ns, call_end_ns, op_start_ns;
+  Changeable<int64_t> op_lasts_ns;
   std::vector<Followed> followed;  // of activities; kNone where nothing was run again
   std::vector<GpuOpId> behind;     // of activities: the one that it followed, kNoRow if none
   std::vector<GpuOpId> met;  // of activities: the last to begin of a meeting, kNoRow for itself; empty without meetings
   std::vector<GpuOpId> woken_by;  // of calls: the activity whose end let it return, kNoRow if it did not wait
+
+  // The start may be kNever, from which any distance is one of 64 bits without a sign.
+  int64_t op_end_ns(GpuOpId op) const {
+    return static_cast<int64_t>(static_cast<uint64_t>(op_start_ns[op]) + static_cast<uint64_t>(op_lasts_ns[op]));
+  }
+  void end_op(GpuOpId op, int64_t end_ns) {
+    const int64_t lasts = static_cast<int64_t>(static_cast<uint64_t>(end_ns) - static_cast<uint64_t>(op_start_ns[op]));
+    if (std::as_const(op_lasts_ns)[op] != lasts) op_lasts_ns[op] = lasts;
+  }
 };
 
 // Stretches in order of time, none touching another.

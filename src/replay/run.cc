@@ -7,6 +7,15 @@
 namespace llmprof::replay {
 namespace {
 
+// Of last_awaited() those calls that wait for something, which few do.
+std::vector<std::pair<ApiCallId, GpuOpId>> awaited_of(const Timeline& timeline) {
+  const std::vector<GpuOpId> last = last_awaited(timeline);
+  std::vector<std::pair<ApiCallId, GpuOpId>> out;
+  for (Row call = 0; call < last.size(); ++call)
+    if (last[call] != kNoRow) out.emplace_back(call, last[call]);
+  return out;
+}
+
 class Runner {
  public:
   Runner(const Timeline& timeline, const Durations& durations, const Latencies& latencies)
@@ -14,18 +23,10 @@ class Runner {
         trace_(timeline.trace),
         durations_(durations),
         latencies_(latencies),
-        recorded_(last_awaited(timeline)),
-        given_(timeline) {
-    out_.call_start_ns = trace_.api_calls.start_ns;
-    out_.op_start_ns = trace_.gpu_ops.start_ns;
-    out_.call_end_ns.resize(trace_.api_calls.size());
-    for (Row call = 0; call < trace_.api_calls.size(); ++call) out_.call_end_ns[call] = timeline.end_of(call);
-    out_.op_end_ns.resize(trace_.gpu_ops.size());
-    for (Row op = 0; op < trace_.gpu_ops.size(); ++op) out_.op_end_ns[op] = trace_.end_of(op);
-    out_.followed.assign(trace_.gpu_ops.size(), Followed::kNone);
+        recorded_(awaited_of(timeline)),
+        given_(timeline),
+        out_(timeline.trace) {
     out_.met.assign(timeline.meetings.empty() ? 0 : trace_.gpu_ops.size(), kNoRow);
-    out_.behind.assign(trace_.gpu_ops.size(), kNoRow);
-    out_.woken_by.assign(trace_.api_calls.size(), kNoRow);
   }
 
   Replayed run(const std::vector<Stretch>& stretches) {
@@ -45,7 +46,7 @@ class Runner {
           start_op(call, timeline_.launched[i]);
         wait(call);
       }
-      given_.take(call, [&](GpuOpId op) { return out_.op_end_ns[op]; });
+      given_.take(call, [&](GpuOpId op) { return out_.op_end_ns(op); });
     });
   }
 
@@ -92,9 +93,9 @@ class Runner {
     const ApiCallId before = timeline_.before[call];
     if (before != kNoRow && timeline_.start_of(before) >= from_ns) {
       const int64_t from = timeline_.nested[call] != 0 ? out_.call_start_ns[before] : out_.call_end_ns[before];
-      out_.call_start_ns[call] = from + durations_.before_ns[call];
+      out_.call_start_ns.set(call, from + durations_.before_ns[call]);
     }
-    out_.call_end_ns[call] = out_.call_start_ns[call] + durations_.call_ns[call];
+    out_.call_end_ns.set(call, out_.call_start_ns[call] + durations_.call_ns[call]);
   }
 
   // All of them have begun.
@@ -107,7 +108,7 @@ class Runner {
     for (const GpuOpId op : meeting) {
       if (!runs(trace_.gpu_links.api[op]) || durations_.gone[op] != 0) continue;
       const int64_t together_ns = std::max<int64_t>(0, durations_.op_ns[op] - waited_ns(trace_, meeting, op));
-      out_.op_end_ns[op] = out_.op_start_ns[last] + together_ns;
+      out_.end_op(op, out_.op_start_ns[last] + together_ns);
       if (last != op) out_.met[op] = last;
     }
   }
@@ -120,7 +121,7 @@ class Runner {
 
   GpuOpId later(GpuOpId a, GpuOpId b) const {
     if (a == kNoRow || b == kNoRow) return a == kNoRow ? b : a;
-    return out_.op_end_ns[b] > out_.op_end_ns[a] ? b : a;
+    return out_.op_end_ns(b) > out_.op_end_ns(a) ? b : a;
   }
 
   void start_op(ApiCallId call, GpuOpId op) {
@@ -133,7 +134,7 @@ class Runner {
       if (then > start) start = then, followed = what, behind = which;
     };
     for (const GpuOpId node : timeline_.in_graph.of(op))
-      after(out_.op_end_ns[node], latencies_.edge_ns(timeline_, node, op), Followed::kGraph, node);
+      after(out_.op_end_ns(node), latencies_.edge_ns(timeline_, node, op), Followed::kGraph, node);
     if (timeline_.in_graph.of(op).empty()) {
       const Latencies::Launch& launch = latencies_.launch_of(timeline_, op);
       const bool first = timeline_.on_stream[op] == kNoRow;
@@ -143,10 +144,10 @@ class Runner {
       const CopyOrder& copies = durations_.copies;
       const GpuOpId before = copies.empty() ? timeline_.on_stream[op] : copies.behind[op];
       if (before != kNoRow)
-        after(out_.op_end_ns[before], latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
+        after(out_.op_end_ns(before), latencies_.behind_ns(timeline_, before, op), Followed::kStream, before);
       const auto join = [&](GpuOpId other) {
         if (durations_.apart.empty() || !is_apart(op, other))
-          after(out_.op_end_ns[other], latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
+          after(out_.op_end_ns(other), latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
       };
       if (const GpuOpId same_way = timeline_.before_on_engine(op); same_way != kNoRow) join(same_way);
       // What its stream has to wait for since then holds for it too, whichever way was meant.
@@ -156,8 +157,8 @@ class Runner {
           if (!copies.empty() && copies.other_way[other] != kNoRow) join(copies.other_way[other]);
         }
     }
-    out_.op_start_ns[op] = start;
-    out_.op_end_ns[op] = gone ? start : start + durations_.op_ns[op];
+    out_.op_start_ns.set(op, start);
+    out_.end_op(op, gone ? start : start + durations_.op_ns[op]);
     out_.followed[op] = followed;
     out_.behind[op] = behind;
   }
@@ -175,7 +176,7 @@ class Runner {
       case Awaited::kDevice:
       case Awaited::kFree:
       case Awaited::kThread:
-        if (timeline_.order.empty()) return given_.last_for(call, [&](GpuOpId op) { return out_.op_end_ns[op]; });
+        if (timeline_.order.empty()) return given_.last_for(call, [&](GpuOpId op) { return out_.op_end_ns(op); });
         for (const GpuOpId op : timeline_.last_given.of(call)) last = later(last, op);
         break;
       case Awaited::kStream:
@@ -191,13 +192,16 @@ class Runner {
 
   void wait(ApiCallId call) {
     const Awaited awaited = timeline_.awaited[call];
-    if (awaited == Awaited::kNothing || recorded_[call] == kNoRow || durations_.no_wait[call] != 0) return;
+    if (awaited == Awaited::kNothing || durations_.no_wait[call] != 0) return;
+    const auto known = std::lower_bound(recorded_.begin(), recorded_.end(), call,
+                                        [](const auto& one, ApiCallId at) { return one.first < at; });
+    if (known == recorded_.end() || known->first != call) return;
     // What ended after the call had returned was waited for by somebody else.
-    const int64_t recorded = trace_.end_of(recorded_[call]);
+    const int64_t recorded = trace_.end_of(known->second);
     if (recorded > timeline_.end_of(call)) return;
     const GpuOpId last = last_of(call);
     const size_t kind = static_cast<size_t>(awaited);
-    const int64_t start = out_.call_start_ns[call], until = last == kNoRow ? kNever : out_.op_end_ns[last];
+    const int64_t start = out_.call_start_ns[call], until = last == kNoRow ? kNever : out_.op_end_ns(last);
     const int64_t waited_ns = recorded - timeline_.start_of(call);
     const bool waits = until > start;
     if (waited_ns <= 0 && !waits) return;
@@ -206,9 +210,9 @@ class Runner {
     // What freeing takes by itself differs from call to call.
     if (awaited == Awaited::kFree)
       unblocked = woken = std::max<int64_t>(durations_.call_ns[call] - std::max<int64_t>(waited_ns, 0), 0);
-    out_.call_end_ns[call] = start + unblocked;
+    out_.call_end_ns.set(call, start + unblocked);
     if (!waits || until + woken < out_.call_end_ns[call]) return;
-    out_.call_end_ns[call] = until + woken;
+    out_.call_end_ns.set(call, until + woken);
     out_.woken_by[call] = last;
   }
 
@@ -216,7 +220,7 @@ class Runner {
   const Trace& trace_;
   const Durations& durations_;
   const Latencies& latencies_;
-  const std::vector<GpuOpId> recorded_;  // the last to end of what each call waits for
+  const std::vector<std::pair<ApiCallId, GpuOpId>> recorded_;  // by call: the last to end of what it waits for
   LastGiven given_;
   std::vector<uint32_t> missing_;  // by meeting: how many have not begun
   Replayed out_;
@@ -224,20 +228,34 @@ class Runner {
 
 }  // namespace
 
+std::vector<int64_t> HostTimes::all() const {
+  std::vector<int64_t> out(timeline_->before.size());
+  for (Row call = 0; call < out.size(); ++call) out[call] = recorded(call);
+  return out;
+}
+
+void Moments::widen() {
+  wide_.resize(later_.size());
+  for (size_t row = 0; row < later_.size(); ++row) wide_[row] = recorded(row) + later_[row];
+  later_ = {};
+}
+
 Durations::Durations(const Timeline& timeline)
     : call_ns(timeline.trace.api_calls.dur_ns),
-      before_ns(timeline.trace.api_calls.size(), 0),
+      before_ns(timeline),
       op_ns(timeline.trace.gpu_ops.dur_ns),
       no_wait(call_ns.size()),
       gone(op_ns.size()),
-      with_previous(op_ns.size()) {
-  for (Row call = 0; call < before_ns.size(); ++call) {
-    const ApiCallId before = timeline.before[call];
-    if (before == kNoRow) continue;
-    before_ns[call] =
-        timeline.start_of(call) - (timeline.nested[call] != 0 ? timeline.start_of(before) : timeline.end_of(before));
-  }
-}
+      with_previous(op_ns.size()) {}
+
+Replayed::Replayed(const Trace& trace)
+    : call_start_ns(trace.api_calls.start_ns),
+      call_end_ns(trace.api_calls.start_ns, &trace.api_calls.dur_ns),
+      op_start_ns(trace.gpu_ops.start_ns),
+      op_lasts_ns(trace.gpu_ops.dur_ns),
+      followed(trace.gpu_ops.size(), Followed::kNone),
+      behind(trace.gpu_ops.size(), kNoRow),
+      woken_by(trace.api_calls.size(), kNoRow) {}
 
 Replayed run(const Timeline& timeline, const Durations& durations, const Latencies& latencies,
              const std::vector<Stretch>& stretches) {

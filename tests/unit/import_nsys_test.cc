@@ -3,9 +3,12 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "import/nsys.h"
 #include "temporary_folder.h"
@@ -100,6 +103,29 @@ TEST(Nsys, KernelsKeepWhatTheirTableHas) {
   EXPECT_EQ(trace.threads.process_id[trace.api_calls.thread[0]], kPid);
   EXPECT_EQ(trace.threads.thread_id[trace.api_calls.thread[0]], 4243);
   EXPECT_EQ(trace.diagnostics.total(), 0u);
+}
+
+// However many runs in order the table consists of; of equal times the row that comes first.
+TEST(Nsys, KernelsOutOfOrderAreSorted) {
+  for (const int64_t run_rows : {1, 2, 5, 30, 60}) {
+    constexpr int64_t kRows = 60;
+    std::string statements = kTexts + kKernels;
+    std::vector<std::pair<int64_t, uint64_t>> expected;  // start, correlation
+    for (int64_t row = 0; row < kRows; ++row) {
+      // Later runs begin earlier, and every second one repeats times of the one before.
+      const int64_t run = row / run_rows, start = 10'000 + (row % run_rows) * 200 - run / 2 * 50;
+      statements += kernel(start, row + 1);
+      expected.emplace_back(start, static_cast<uint64_t>(row + 1));
+    }
+    std::sort(expected.begin(), expected.end());
+    const Trace trace = read_nsys(statements, 7);
+    ASSERT_EQ(trace.gpu_ops.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(trace.gpu_ops.start_ns[i], expected[i].first) << run_rows;
+      EXPECT_EQ(trace.gpu_ops.correlation[i], expected[i].second) << run_rows;
+    }
+    EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnsortedEvents), 0u);
+  }
 }
 
 TEST(Nsys, ColumnsAreFoundByNameAndMayLack) {
