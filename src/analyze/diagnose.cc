@@ -339,10 +339,12 @@ void diagnose(const Context& context, Report& report, std::vector<CannotTell>& c
     graphs |= stage.graph_replay() && !known;
   }
   if (comm && replay::find_meetings(context.trace).empty())
-    cannot_tell.push_back({"Do some ranks wait for others (rank-skew)?",
-                           context.trace.windows.size() < 2 ? "the recording holds one rank"
-                                                            : "its GPUs communicate in groups, or not at the same time",
-                           "record every rank of one group (llmprof run -- torchrun ...)"});
+    cannot_tell.push_back(
+        {"Do some ranks wait for others (rank-skew)?",
+         context.trace.windows.size() < 2 ? "the recording holds one rank"
+                                          : "its GPUs communicate in groups, or not at the same time",
+         "name the recordings of all ranks (llmprof analyze RANK0 RANK1 ...), or record every rank of "
+         "one group (llmprof run -- torchrun ...)"});
   if (routing)
     cannot_tell.push_back({"Are the experts loaded unevenly (moe-imbalance)?",
                            "the recording does not say how many tokens each expert received",

@@ -250,6 +250,24 @@ std::string ncu_by_hand(const NcuPlan& plan, bool own_log = false) {
   return by_hand(drive::ncu_words(line), read);
 }
 
+// The program under llmprof's own recorder, to know its kernels: the plan's recording, or the exit code that it failed
+// with.
+Result<int> record_first(const WithRun& run, const std::string& folder, NcuPlan& plan) {
+  say_with(run, "ncu: recording the program first, to know its kernels; --hot RECORDING takes an earlier one");
+  // Both runs must find the same input; a pipe cannot be read twice.
+  const off_t input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+  if (input_at < 0 && isatty(STDIN_FILENO) == 0)
+    say_with(run, "notice: standard input is a pipe: the recorded run reads it, that under ncu finds it at its end");
+  LLMPROF_ASSIGN(const RecordedProgram recorded, run.record(folder));
+  if (input_at >= 0) lseek(STDIN_FILENO, input_at, SEEK_SET);
+  if (recorded.interrupted || recorded.exit_code != 0) {
+    say_with(run, fmt::format("the recorded run ended with {}: ncu is not started", recorded.exit_code));
+    return recorded.exit_code;
+  }
+  plan.recording = {recorded.folder};
+  return 0;
+}
+
 Result<int> run_ncu(const WithRun& run, StoredRun& stored) {
   NcuPlan plan;
   if (!run.with.metrics.empty()) LLMPROF_CHECK(choose_ncu_metrics(run.with.metrics, -1));  // before anything is run
@@ -277,18 +295,8 @@ Result<int> run_ncu(const WithRun& run, StoredRun& stored) {
     if (!run.folder.empty()) {
       LLMPROF_ASSIGN(folder, folder_for(run));
     }
-    say_with(run, "ncu: recording the program first, to know its kernels; --hot RECORDING takes an earlier one");
-    // Both runs must find the same input; a pipe cannot be read twice.
-    const off_t input_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
-    if (input_at < 0 && isatty(STDIN_FILENO) == 0)
-      say_with(run, "notice: standard input is a pipe: the recorded run reads it, that under ncu finds it at its end");
-    LLMPROF_ASSIGN(const RecordedProgram recorded, run.record(folder.empty() ? "" : folder + "/recording"));
-    if (input_at >= 0) lseek(STDIN_FILENO, input_at, SEEK_SET);
-    if (recorded.interrupted || recorded.exit_code != 0) {
-      say_with(run, fmt::format("the recorded run ended with {}: ncu is not started", recorded.exit_code));
-      return recorded.exit_code;
-    }
-    plan.recording = {recorded.folder};
+    LLMPROF_ASSIGN(const int failed, record_first(run, folder.empty() ? "" : folder + "/recording", plan));
+    if (plan.recording.empty()) return failed;
     LLMPROF_CHECK(choose_kernels(run, plan));
     LLMPROF_CHECK(complete_line(run, plan));
   }
