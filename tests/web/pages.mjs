@@ -77,6 +77,9 @@ export function make_pages({ binary, source, web, folder }) {
     ['answer', 'stages', 'ranks', 'joined_collectives', 'path', 'timeline'],
     ['analyze', ...ranks, '--ceilings', 'datasheet'],
   );
+  // Of a real job, in which no steps are known.
+  const late = ['0', '1'].map((rank) => join(inputs, `late_rank_${rank}.json.gz`));
+  page('late_rank', ['answer', 'stages', 'ranks', 'joined_collectives', 'timeline'], ['analyze', ...late]);
   analyze('hostile', join(inputs, 'hostile_names.json.gz'));
   analyze('readings', join(inputs, 'dmon.txt'));
   const of_servers = ['recording', 'unknown', 'diagnostics'];
