@@ -145,7 +145,7 @@ constexpr Known kKnown[] = {
 
 // Values that are files whatever the declaration calls them.
 constexpr std::pair<std::string_view, std::string_view> kFiles[] = {
-    {"", "PATH"}, {"diff", "SIDE"}, {"", "--program"}, {"model", "MODEL"}, {"", "--model"}};
+    {"", "PATH"}, {"diff", "SIDE"}, {"report", "RUN"}, {"", "--program"}, {"model", "MODEL"}, {"", "--model"}};
 
 bool is_word(std::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {

@@ -89,11 +89,12 @@ std::string command_case(const CommandText& command, ValueFunctions& functions) 
         "      fi\n";
   out += "      _arguments -S";
   for (const OptionText& option : command.options) out += option_specs(option, functions);
-  for (const ArgumentText& argument : command.arguments)
-    out += " \\\n        " + shell_quoted((argument.many       ? "*:"
-                                           : argument.required ? ":"
-                                                               : "::") +
-                                          backslashed(argument.name, ":\\") + ":" + functions.action(argument.values));
+  for (const ArgumentText& argument : command.arguments) {
+    // Behind " " zsh offers no options in its place either.
+    const std::string action = argument.values.known() ? functions.action(argument.values) : "()";
+    const char* const many = argument.many ? "*:" : argument.required ? ":" : "::";
+    out += " \\\n        " + shell_quoted(many + backslashed(argument.name, ":\\") + ":" + action);
+  }
   if (command.runs_program) out += " \\\n        ':program:_llmprof_dashes'";
   return out + "\n      ;;\n";
 }
