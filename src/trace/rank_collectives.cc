@@ -13,6 +13,8 @@ namespace {
 
 // Clocks of the GPUs of one host agree to some microseconds.
 constexpr int64_t kClocksAgreeNs = 10'000;
+// Between clocks that nothing binds; what is added to it stays in range.
+constexpr int64_t kUnbounded = INT64_MAX / 4;
 // How far apart the first calls of two recordings of one group may be.
 constexpr int64_t kMovedMost = 64;
 
@@ -146,7 +148,7 @@ class Matcher {
   Placed place_at(const std::vector<uint32_t>& fixed, const std::vector<uint32_t>& moved, int64_t places,
                   size_t unlike_most) const {
     Placed out{.places = places};
-    int64_t low = INT64_MIN, high = INT64_MAX;  // of what is added to the clock of the moved one
+    int64_t low = -kUnbounded, high = kUnbounded;  // of what is added to the clock of the moved one
     for (size_t i = 0; i < moved.size(); ++i) {
       const int64_t at = static_cast<int64_t>(i) + places;
       if (at < 0 || at >= static_cast<int64_t>(fixed.size())) continue;
@@ -184,8 +186,6 @@ class Matcher {
 };
 
 // ---- clocks --------------------------------------------------------------------------------------------------------
-
-constexpr int64_t kUnbounded = INT64_MAX / 4;
 
 // Of two clocks, the most that the first's offset may exceed the second's.
 class ClockBounds {
