@@ -116,7 +116,7 @@ for step in range(60):
 
     def test_of_library_code_the_programs_line_is_named(self):
         report, program = self.report_of("""
-state = {n: {"ids": list(range(20)), "text": str(n)} for n in range(40)}
+state = {n: {"ids": list(range(20)), "text": str(n)} for n in range(120)}
 
 def keep():
     return copy.deepcopy(state)  # copies
