@@ -185,9 +185,11 @@ double Readings::integral(int64_t start_ns, int64_t end_ns) const {
   return sum;
 }
 
-void Readings::collect(int64_t start_ns, int64_t end_ns, std::vector<double>& out) const {
-  size_t i = static_cast<size_t>(std::lower_bound(times_.begin(), times_.end(), start_ns) - times_.begin());
-  for (; i < times_.size() && times_[i] < end_ns; ++i) out.push_back(values_[i]);
+std::vector<int64_t> Readings::collect(int64_t start_ns, int64_t end_ns, std::vector<double>& out) const {
+  const auto first = std::lower_bound(times_.begin(), times_.end(), start_ns);
+  const auto last = std::lower_bound(first, times_.end(), end_ns);
+  for (auto time = first; time != last; ++time) out.push_back(values_[static_cast<size_t>(time - times_.begin())]);
+  return {first, last};
 }
 
 NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {

@@ -88,8 +88,8 @@ class Readings {
   double at(int64_t time_ns) const;
   // Integral over time, value x seconds. Only where covers().
   double integral(int64_t start_ns, int64_t end_ns) const;
-  // Readings with a time in [start_ns, end_ns).
-  void collect(int64_t start_ns, int64_t end_ns, std::vector<double>& out) const;
+  // Readings with a time in [start_ns, end_ns), and their times.
+  std::vector<int64_t> collect(int64_t start_ns, int64_t end_ns, std::vector<double>& out) const;
 
  private:
   std::vector<int64_t> times_;

@@ -184,13 +184,25 @@ bool misses_tokens(const Groups& groups, int32_t device) {
   });
 }
 
+// By the counter, which is read seldom, so that the edges of the window lie far from a reading: there by power.
+OptDouble counted_energy(const NvmlReadings& nvml, const Window& window) {
+  std::vector<double> counted, powers;
+  const std::vector<int64_t> times = nvml.energy_j.collect(window.start_ns, window.end_ns, counted);
+  nvml.power_w.collect(window.start_ns, window.end_ns, powers);
+  if (counted.size() < 2 || !nvml.energy_j.covers(window.start_ns, window.end_ns)) return std::nullopt;
+  const bool has_power = nvml.power_w.covers(window.start_ns, window.end_ns);
+  if (has_power && powers.size() >= kEnergyReadingsMin && counted.size() < powers.size() / 2)
+    return counted.back() - counted.front() + nvml.power_w.integral(window.start_ns, times.front()) +
+           nvml.power_w.integral(times.back(), window.end_ns);
+  if (counted.size() < kEnergyReadingsMin) return std::nullopt;
+  return nvml.energy_j.at(window.end_ns) - nvml.energy_j.at(window.start_ns);
+}
+
 void fill_energy(const Context& context, const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
   if (window.end_ns - window.start_ns < kEnergyStageNsMin) return;
   const NvmlReadings& nvml = readings.nvml;
-  std::vector<double> counted;
-  nvml.energy_j.collect(window.start_ns, window.end_ns, counted);
-  if (counted.size() >= kEnergyReadingsMin && nvml.energy_j.covers(window.start_ns, window.end_ns)) {
-    out.energy_j = nvml.energy_j.at(window.end_ns) - nvml.energy_j.at(window.start_ns);
+  if (const OptDouble counted = counted_energy(nvml, window)) {
+    out.energy_j = counted;
   } else if (out.power_w && out.power_w->n >= static_cast<int64_t>(kEnergyReadingsMin) &&
              nvml.power_w.covers(window.start_ns, window.end_ns) &&
              !nvml.power_w.broken(window.start_ns, window.end_ns)) {

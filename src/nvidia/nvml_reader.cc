@@ -61,8 +61,8 @@ const std::vector<GpmColumn>& gpm_columns() {
   return columns;
 }
 
-NvmlReader::NvmlReader(const NvmlApi& api, const NvmlGpu& gpu, int driver_major)
-    : api_(&api), gpu_(gpu), pcie_rx_bytes_per_s_(kNan), pcie_tx_bytes_per_s_(kNan) {
+NvmlReader::NvmlReader(const NvmlApi& api, const NvmlGpu& gpu, int driver_major, int gpus)
+    : api_(&api), gpu_(gpu), gpus_(gpus), pcie_rx_bytes_per_s_(kNan), pcie_tx_bytes_per_s_(kNan) {
   if (driver_major >= nvml::kDriverMovedThrottleFields) {
     field_sw_thermal_ = nvml::kFieldThrottleSwThermal;
     field_hw_thermal_ = nvml::kFieldThrottleHwThermal;
@@ -81,6 +81,10 @@ NvmlReader::NvmlReader(const NvmlApi& api, const NvmlGpu& gpu, int driver_major)
 NvmlReader::NvmlReader(NvmlReader&& other) noexcept
     : api_(other.api_),
       gpu_(std::move(other.gpu_)),
+      gpus_(other.gpus_),
+      energy_(other.energy_),
+      throttle_(other.throttle_),
+      gpm_(other.gpm_),
       field_sw_thermal_(other.field_sw_thermal_),
       field_hw_thermal_(other.field_hw_thermal_),
       field_brake_(other.field_brake_),
@@ -99,7 +103,7 @@ void NvmlReader::free_gpm() {
   gpm_older_ = gpm_newer_ = nullptr;
 }
 
-NvmlReading NvmlReader::read() {
+NvmlReading NvmlReader::read(bool everything) {
   NvmlReading sample;
   sample.gpu_util_frac = sample.memory_util_frac = kNan;
   sample.power_w = kNan;
@@ -122,30 +126,43 @@ NvmlReading NvmlReader::read() {
   unsigned long long number = 0;
   if (api_->throttle_reasons != nullptr && api_->throttle_reasons(gpu_.device, &number) == nvml::kSuccess)
     sample.throttle_reasons = number;
-  read_fields(sample);
+  read_fields(sample, everything);
   unsigned milliwatts = 0;
   if (sample.power_w != sample.power_w && api_->power_usage != nullptr &&
       api_->power_usage(gpu_.device, &milliwatts) == nvml::kSuccess)
     sample.power_w = static_cast<float>(milliwatts) / 1000.0F;
   sample.time_ns = before_ns + (realtime_ns() - before_ns) / 2;
-  // Last: it takes milliseconds on some drivers, and is slow-moving enough for its stamp not to matter.
-  if (api_->energy != nullptr && api_->energy(gpu_.device, &number) == nvml::kSuccess)
-    sample.energy_j = static_cast<double>(number) / 1000.0;
+  // Last: it is slow-moving enough for its stamp not to matter.
+  read_energy(sample, everything);
   return sample;
 }
 
-void NvmlReader::read_fields(NvmlReading& sample) {
+void NvmlReader::read_energy(NvmlReading& sample, bool everything) {
+  const int64_t begin_ns = monotonic_ns();
+  if (api_->energy == nullptr || !(everything || energy_.due(begin_ns))) return;
+  unsigned long long millijoules = 0;
+  if (api_->energy(gpu_.device, &millijoules) == nvml::kSuccess)
+    sample.energy_j = static_cast<double>(millijoules) / 1000.0;
+  energy_.took(begin_ns, monotonic_ns(), gpus_);
+}
+
+void NvmlReader::read_fields(NvmlReading& sample, bool everything) {
   if (api_->fields == nullptr) return;
-  constexpr int kCount = 8;
+  // The counters hold the lock, the others do not.
+  constexpr int kCount = 8, kCounters = 6;
   const std::array<unsigned, kCount> ids = {nvml::kFieldPowerInstant,    nvml::kFieldMemoryTemperature,
                                             nvml::kFieldThrottlePower,   nvml::kFieldThrottleSyncBoost,
                                             nvml::kFieldThrottleThermal, field_sw_thermal_,
                                             field_hw_thermal_,           field_brake_};
+  const int64_t begin_ns = monotonic_ns();
+  const bool counters = everything || throttle_.due(begin_ns);
   std::array<nvml::FieldValue, kCount> fields{};
   int asked = 0;
-  for (const unsigned id : ids)
-    if (id != 0) fields[static_cast<size_t>(asked++)].field = id;
-  if (api_->fields(gpu_.device, asked, fields.data()) != nvml::kSuccess) return;
+  for (size_t i = 0; i < (counters ? kCount : kCount - kCounters); ++i)
+    if (ids[i] != 0) fields[static_cast<size_t>(asked++)].field = ids[i];
+  const bool read = api_->fields(gpu_.device, asked, fields.data()) == nvml::kSuccess;
+  if (counters) throttle_.took(begin_ns, monotonic_ns(), gpus_);
+  if (!read) return;
   int64_t thermal_ns = -1;
   for (int i = 0; i < asked; ++i) {
     const nvml::FieldValue& field = fields[static_cast<size_t>(i)];
@@ -171,8 +188,10 @@ bool NvmlReader::read_gpm(GpmReading& reading) {
     if (due_ns - monotonic_ns() > kGpmWaitMaxNs) return false;
     while (monotonic_ns() < due_ns) sleep_until_monotonic(due_ns);
   }
-  const int64_t taken_ns = realtime_ns();
+  const int64_t begin_ns = monotonic_ns(), taken_ns = realtime_ns();
+  if (!gpm_.due(begin_ns)) return false;
   const nvml::Return result = api_->gpm_sample(gpu_.device, gpm_newer_);
+  gpm_.took(begin_ns, monotonic_ns(), gpus_);
   if (result != nvml::kSuccess) {
     // A reading may fail once; a GPU that does not know GPM (fractional vGPU, MIG parent) never will.
     if (result == nvml::kErrorNotSupported || result == nvml::kErrorNoPermission) free_gpm();

@@ -1,9 +1,14 @@
 // Readings of one GPU through NVML. What the GPU or its driver does not offer is NaN or -1 in the reading, never an
-// error and never 0 (throttle_reasons, a set of bits, is 0 where unknown; the cumulative counters tell -1). Each
-// reading costs well under a millisecond per GPU, mostly the energy counter; nvmlDeviceGetPcieThroughput, which blocks
-// for 20 ms, is not used: PCIe comes from GPM where the GPU has it (Hopper and later).
+// error and never 0 (throttle_reasons, a set of bits, is 0 where unknown; the cumulative counters tell -1).
+//
+// Some readings hold a lock of the driver that every allocation of device memory waits for: on an H200 the energy
+// counter for 3 to 9 ms, the throttle counters for 0.7 ms, a GPM sample for 0.24 ms, all others for nothing that can be
+// seen (benchmarks/reading_stalls.py). So each of those three is left out until it has taken a 400th of the time at
+// most. nvmlDeviceGetPcieThroughput, which blocks for 20 ms, is not used: PCIe comes from GPM where the GPU has it
+// (Hopper and later).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,10 +50,27 @@ struct GpmReading {
   std::vector<float> values;         // in the order of gpm_columns(); NaN: not reported
 };
 
+// When a reading that holds the driver's lock may be made again.
+class LockingReading {
+ public:
+  static constexpr int64_t kTimesItsLength = 400;
+  bool due(int64_t monotonic_ns) const { return monotonic_ns >= due_ns_; }
+  // `gpus`: so many are read by turns, and the lock is the same for all. Its shortest length counts: a longer one
+  // waited for a CPU or for the lock.
+  void took(int64_t begin_ns, int64_t end_ns, int gpus) {
+    shortest_ns_ = std::min(shortest_ns_, end_ns - begin_ns);
+    due_ns_ = end_ns + kTimesItsLength * gpus * shortest_ns_;
+  }
+
+ private:
+  int64_t due_ns_ = 0, shortest_ns_ = 1'000'000'000;
+};
+
 class NvmlReader {
  public:
-  // `driver_major` picks the ids of the throttle counters, which moved (nvml_abi.h).
-  NvmlReader(const NvmlApi& api, const NvmlGpu& gpu, int driver_major);
+  // `driver_major` picks the ids of the throttle counters, which moved (nvml_abi.h); `gpus` is how many are read by
+  // turns.
+  NvmlReader(const NvmlApi& api, const NvmlGpu& gpu, int driver_major, int gpus = 1);
   ~NvmlReader();
   NvmlReader(NvmlReader&& other) noexcept;
   NvmlReader(const NvmlReader&) = delete;
@@ -56,22 +78,27 @@ class NvmlReader {
 
   const NvmlGpu& gpu() const { return gpu_; }
 
-  // PCIe rates are those of the last GPM reading.
-  NvmlReading read();
+  // PCIe rates are those of the last GPM reading. Energy and throttle counters are unknown where they are not due,
+  // unless `everything` is asked for.
+  NvmlReading read(bool everything = false);
 
   // True once the GPU is known to have GPM; it is found unsupported at the first failing call.
   bool has_gpm() const { return gpm_older_ != nullptr; }
   // Means over the time since the last successful call; values in the order of gpm_columns(). False if there is no GPM,
-  // on the first call (which only sets the start), or less than kGpmPeriodMinNs after the last one; being a few
-  // milliseconds early is waited for, so that a loop of 100 ms does not miss every other period by its jitter.
+  // on the first call (which only sets the start), less than kGpmPeriodMinNs after the last one, or where it is not
+  // due; being a few milliseconds early is waited for, so that a loop of 100 ms does not miss every other period by its
+  // jitter.
   bool read_gpm(GpmReading& reading);
 
  private:
-  void read_fields(NvmlReading& sample);
+  void read_fields(NvmlReading& sample, bool everything);
+  void read_energy(NvmlReading& sample, bool everything);
   void free_gpm();
 
   const NvmlApi* api_;
   NvmlGpu gpu_;
+  int gpus_;
+  LockingReading energy_, throttle_, gpm_;
   unsigned field_sw_thermal_ = 0, field_hw_thermal_ = 0, field_brake_ = 0;  // 0: this driver has no such counter
   nvml::GpmSample gpm_older_ = nullptr, gpm_newer_ = nullptr;
   int64_t gpm_older_ns_ = 0, gpm_older_monotonic_ns_ = 0;  // 0: none taken yet

@@ -6,6 +6,7 @@
 //   FAKE_NVML_GPM       0: no GPM (1)
 //   FAKE_NVML_MIG       1: MIG is on (0)
 //   FAKE_NVML_CC        1: confidential computing (0)
+//   FAKE_NVML_SLOW_MS   the energy and the throttle counters take so long to read (0)
 // Values are fixed, so that a test can tell units from each other. fake_nvml_gpm_shortest_ns() says how close together
 // two GPM samples of one GPU were taken.
 #include <time.h>
@@ -41,6 +42,11 @@ int64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
+}
+
+void take_time() {
+  const timespec time{0, number("FAKE_NVML_SLOW_MS", 0) * 1000000L};
+  if (time.tv_nsec > 0) nanosleep(&time, nullptr);
 }
 
 // Handles are the index plus one.
@@ -142,6 +148,7 @@ Return nvmlDeviceGetTemperature(Device, int, unsigned* celsius) {
 }
 Return nvmlDeviceGetTotalEnergyConsumption(Device, unsigned long long* millijoules) {
   NEEDS("nvmlDeviceGetTotalEnergyConsumption");
+  take_time();
   *millijoules = static_cast<unsigned long long>(now_ns() / 1000000) * 500;  // 500 W
   return kSuccess;
 }
@@ -169,6 +176,8 @@ Return nvmlDeviceGetFieldValues(Device, int count, FieldValue* values) {
   NEEDS("nvmlDeviceGetFieldValues");
   const char* version = std::getenv("FAKE_NVML_DRIVER");
   const bool moved = version == nullptr || std::atoi(version) >= kDriverMovedThrottleFields;
+  for (int i = 0; i < count; ++i)
+    if (values[i].field == kFieldThrottlePower) take_time();
   for (int i = 0; i < count; ++i) {
     FieldValue& field = values[i];
     field.result = kSuccess;

@@ -418,6 +418,25 @@ TEST(Telemetry, EnergyPowerAndThrottlingOverTheWindow) {
   EXPECT_EQ(*decode.sm_clock_mhz, 1200);
 }
 
+// The counter is read each 1.3 s, power each 100 ms: 200 W at first, 600 W from 2 s on. The counter is 3 % above the
+// sensor of power, to tell which of them says what.
+TEST(Telemetry, EnergyByACounterThatIsReadRarely) {
+  AnalyzedRecording run = long_run();
+  NvmlSamples& n = run.trace.nvml_samples;
+  double joules = 0;
+  for (Row row = 0; row < n.size(); ++row) {
+    n.power_w[row] = row < 20 ? 200 : 600;
+    if (row > 0) joules += 0.1 * static_cast<double>(n.power_w[row] + n.power_w[row - 1]) / 2;
+    const bool read = row == 0 || row == 3 || row == 16 || row == 29 || row == 40;
+    n.energy_j[row] = read ? 5000 + 1.03 * joules : std::nan("");
+  }
+  // Readings of 0, 3, 16 and 29 lie in the window, which ends at the one of 40.
+  const double counted = 1.9 * 200 + 0.1 * (200 + 600) / 2 + 0.9 * 600, rest = 1.1 * 600;
+  EXPECT_NEAR(*report_of(run.trace).telemetry->energy_j, 1.03 * counted + rest, 1);
+  for (double& value : n.energy_j) value = std::nan("");
+  EXPECT_NEAR(*report_of(run.trace).telemetry->energy_j, counted + rest, 1) << "by power alone";
+}
+
 TEST(Telemetry, ShortStagesHaveNoEnergyAndSayWhy) {
   AnalyzedRecording run = eager_run();
   for (int64_t t = 0; t < 10; ++t) add_reading(run.trace, t * 5 * kMs, 400, 10.0 * static_cast<double>(t));

@@ -107,6 +107,39 @@ TEST(Nvml, AveragePowerStandsInForInstantaneous) {
   EXPECT_FLOAT_EQ(first_reader(*nvml).read().power_w, 300);
 }
 
+// Each reading of these holds a lock that the program's allocations wait for.
+TEST(Nvml, WhatHoldsTheDriversLockIsReadRarely) {
+  const Settings settings{{"FAKE_NVML_SLOW_MS", "1"}};
+  const Result<nvidia::NvmlLibrary> nvml = nvidia::NvmlLibrary::open(kFakeNvml);
+  ASSERT_TRUE(nvml);
+  nvidia::NvmlReader reader = first_reader(*nvml);
+  const auto has_all = [](const nvidia::NvmlReading& sample) {
+    EXPECT_EQ(sample.energy_j == sample.energy_j, sample.throttle_power_ns >= 0);
+    EXPECT_EQ(sample.throttle_power_ns >= 0, sample.throttle_thermal_sw_ns >= 0);
+    EXPECT_FLOAT_EQ(sample.power_w, 512.345F) << "that holds nothing";
+    return sample.energy_j == sample.energy_j;
+  };
+  EXPECT_TRUE(has_all(reader.read())) << "the first has everything";
+  EXPECT_FALSE(has_all(reader.read())) << "400 ms later at the earliest";
+  EXPECT_TRUE(has_all(reader.read(true))) << "asked for";
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_FALSE(has_all(reader.read()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  EXPECT_TRUE(has_all(reader.read()));
+}
+
+TEST(Nvml, ALockIsSharedByAllGpus) {
+  nvidia::LockingReading one, four;
+  one.took(0, 1000, 1);
+  four.took(0, 1000, 4);
+  EXPECT_FALSE(one.due(400'999));
+  EXPECT_TRUE(one.due(401'000));
+  EXPECT_FALSE(four.due(1'600'999));
+  EXPECT_TRUE(four.due(1'601'000));
+  one.took(500'000, 5'000'000, 1);  // it waited
+  EXPECT_TRUE(one.due(5'400'000));
+}
+
 TEST(Nvml, GpmColumnsAreColumnsOfTheTrace) {
   std::set<std::string> columns;
   GpuSamples table;

@@ -150,7 +150,7 @@ void NvmlSampler::run() {
   changed_.notify_all();
 
   std::vector<Source> sources;
-  const std::function<void(Source&)> read_source = [this](Source& source) {
+  const std::function<void(Source&, bool)> read_source = [this](Source& source, bool everything) {
     nvidia::GpmReading counters;
     if (source.reader.read_gpm(counters)) {
       if (source.metric_set == 0) source.metric_set = define_gpm_set(writer_, source.uuid);
@@ -158,7 +158,7 @@ void NvmlSampler::run() {
       std::copy(counters.values.begin(), counters.values.end(), sample.values);
       writer_.add(sample);
     }
-    writer_.add(sample_of(source.reader.read(), source.uuid));
+    writer_.add(sample_of(source.reader.read(everything), source.uuid));
     const std::lock_guard<std::mutex> lock(mutex_);
     ++samples_;
   };
@@ -168,13 +168,14 @@ void NvmlSampler::run() {
       writer_.add(spool::Fact{writer_.text("gpu." + std::to_string(gpu.index)), writer_.text(gpu_fact(gpu))});
       nvidia::NvmlGpu wanted = gpu;
       if (!options_.gpm) wanted.gpm = 0;
-      sources.push_back({nvidia::NvmlReader(nvml->api(), wanted, nvml->driver_major()), writer_.text(gpu.uuid), 0});
+      sources.push_back({nvidia::NvmlReader(nvml->api(), wanted, nvml->driver_major(), static_cast<int>(found.size())),
+                         writer_.text(gpu.uuid), 0});
     }
   }
   const int64_t period_ns = int64_t{options_.period_ms} * 1000000;
   int64_t tick_ns = monotonic_ns(), flush_ns = tick_ns + kFlushNs;
   while (true) {
-    for (Source& source : sources) read_source(source);
+    for (Source& source : sources) read_source(source, false);
     if (monotonic_ns() >= flush_ns) {
       writer_.flush();
       flush_ns = monotonic_ns() + kFlushNs;
@@ -183,7 +184,7 @@ void NvmlSampler::run() {
     tick_ns = std::max(tick_ns + period_ns, monotonic_ns());
     if (!wait_until(tick_ns)) break;
   }
-  for (Source& source : sources) read_source(source);  // closes the window of energy and throttle counters
+  for (Source& source : sources) read_source(source, true);  // closes the window of energy and throttle counters
   writer_.close();
 }
 

@@ -1,5 +1,6 @@
 // The NVML sampler: a thread of `llmprof run` that reads every GPU of the machine every 100 ms and writes
-// samples/nvml.spool: an NvmlSample each, and on Hopper and later a GpuSample of source "gpm". Starting NVML takes 10
+// samples/nvml.spool: an NvmlSample each, and on Hopper and later a GpuSample of source "gpm"; what holds a lock of the
+// driver is read more rarely (nvidia/nvml_reader.h), but always first and last. Starting NVML takes 10
 // to 100 ms, so it happens on that thread; the launch of the target never waits for it. Without NVML the spool holds
 // the note "no-nvml" and nothing else.
 #pragma once
