@@ -84,7 +84,6 @@ NvmlReader::NvmlReader(NvmlReader&& other) noexcept
       gpus_(other.gpus_),
       energy_(other.energy_),
       throttle_(other.throttle_),
-      gpm_(other.gpm_),
       field_sw_thermal_(other.field_sw_thermal_),
       field_hw_thermal_(other.field_hw_thermal_),
       field_brake_(other.field_brake_),
@@ -188,10 +187,8 @@ bool NvmlReader::read_gpm(GpmReading& reading) {
     if (due_ns - monotonic_ns() > kGpmWaitMaxNs) return false;
     while (monotonic_ns() < due_ns) sleep_until_monotonic(due_ns);
   }
-  const int64_t begin_ns = monotonic_ns(), taken_ns = realtime_ns();
-  if (!gpm_.due(begin_ns)) return false;
+  const int64_t taken_ns = realtime_ns();
   const nvml::Return result = api_->gpm_sample(gpu_.device, gpm_newer_);
-  gpm_.took(begin_ns, monotonic_ns(), gpus_);
   if (result != nvml::kSuccess) {
     // A reading may fail once; a GPU that does not know GPM (fractional vGPU, MIG parent) never will.
     if (result == nvml::kErrorNotSupported || result == nvml::kErrorNoPermission) free_gpm();

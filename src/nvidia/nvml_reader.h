@@ -2,10 +2,10 @@
 // error and never 0 (throttle_reasons, a set of bits, is 0 where unknown; the cumulative counters tell -1).
 //
 // Some readings hold a lock of the driver that every allocation of device memory waits for: on an H200 the energy
-// counter for 3 to 9 ms, the throttle counters for 0.7 ms, a GPM sample for 0.24 ms, all others for nothing that can be
-// seen (benchmarks/reading_stalls.py). So each of those three is left out until it has taken a 400th of the time at
-// most. nvmlDeviceGetPcieThroughput, which blocks for 20 ms, is not used: PCIe comes from GPM where the GPU has it
-// (Hopper and later).
+// counter for 3 to 9 ms and the throttle counters for 0.7 ms, all others for nothing that can be seen
+// (benchmarks/reading_stalls.py). So each of these two is left out until it has taken a thousandth of the time at most.
+// nvmlDeviceGetPcieThroughput, which blocks for 20 ms, is not used: PCIe comes from GPM where the GPU has it (Hopper
+// and later).
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ struct GpmReading {
 // When a reading that holds the driver's lock may be made again.
 class LockingReading {
  public:
-  static constexpr int64_t kTimesItsLength = 400;
+  static constexpr int64_t kTimesItsLength = 1000;
   bool due(int64_t monotonic_ns) const { return monotonic_ns >= due_ns_; }
   // `gpus`: so many are read by turns, and the lock is the same for all. Its shortest length counts: a longer one
   // waited for a CPU or for the lock.
@@ -85,9 +85,8 @@ class NvmlReader {
   // True once the GPU is known to have GPM; it is found unsupported at the first failing call.
   bool has_gpm() const { return gpm_older_ != nullptr; }
   // Means over the time since the last successful call; values in the order of gpm_columns(). False if there is no GPM,
-  // on the first call (which only sets the start), less than kGpmPeriodMinNs after the last one, or where it is not
-  // due; being a few milliseconds early is waited for, so that a loop of 100 ms does not miss every other period by its
-  // jitter.
+  // on the first call (which only sets the start), or less than kGpmPeriodMinNs after the last one; being a few
+  // milliseconds early is waited for, so that a loop of 100 ms does not miss every other period by its jitter.
   bool read_gpm(GpmReading& reading);
 
  private:
@@ -98,7 +97,7 @@ class NvmlReader {
   const NvmlApi* api_;
   NvmlGpu gpu_;
   int gpus_;
-  LockingReading energy_, throttle_, gpm_;
+  LockingReading energy_, throttle_;
   unsigned field_sw_thermal_ = 0, field_hw_thermal_ = 0, field_brake_ = 0;  // 0: this driver has no such counter
   nvml::GpmSample gpm_older_ = nullptr, gpm_newer_ = nullptr;
   int64_t gpm_older_ns_ = 0, gpm_older_monotonic_ns_ = 0;  // 0: none taken yet

@@ -72,7 +72,8 @@ LLMPROF_RECORD(HostPlaceRecord, "host_places", "Python code that waits, copies, 
   F(double, gpu_ms_per_step, "ms", "Kernels and copies that it launches, mean of a step; overlap counted twice")    \
   F(double, gpu_frac, "frac", "Of all kernels and copies of the stage")                                             \
   F(double, per_step, "", "Kernels and copies per step")                                                            \
-  F(int64_t, seen, "", "Of them those whose launch was seen: of launches without a CUDA graph one of eight, drawn") \
+  F(int64_t, seen, "",                                                                                              \
+    "Of them those whose launch was seen: of launches without a CUDA graph one of eight, drawn; of many one of 32") \
   F(std::string, stack, "", "All functions of one such launch, innermost first")
 LLMPROF_RECORD(LaunchPlaceRecord, "launch_places",
                "Python code that launches the GPU's work, estimated from some launches", LLMPROF_LAUNCH_PLACE_FIELDS)

@@ -163,6 +163,7 @@ struct ThreadState {
   int64_t pace_ns = 0;                             // when the last probe of its CPU's pace ended (host_pace.h)
   CpuWait cpu_wait;                                // as it was then
   uint8_t unplaced_launches = 0;                   // that pass before one has its Python stack read
+  uint16_t placed_launches = 0;                    // whose stack was read, as far as that is counted
   uint32_t drawn = 0x9E3779B9;                     // of a sequence of random numbers
   uint32_t library_calls = 0;
   uint64_t enqueued_before = 0;  // calls of all threads that gave the GPU work, when the outermost CUDA call began
