@@ -279,13 +279,16 @@ void say_what_layers_lack(const Report& report, std::vector<CannotTell>& cannot_
   for (const EngineProfileRecord& row : report.engine_profiles) {
     if (!row.source || !described || row.times_only == 0) continue;
     const bool none = !row.layers_source;
-    cannot_tell.push_back({none ? "Which type, shapes and tactic do the layers of " + *row.source + " have?"
-                                : fmt::format("Which type, shapes and tactic do {} of the {} layers of {} have?",
-                                              row.times_only, row.timed_layers, *row.source),
-                           none ? std::string("the layer information has none of their names: it is of another engine")
-                                : fmt::format("{} has no layers of their names, which take {:.1f} % of the time",
-                                              *row.layers_source, 100 * row.unmatched_frac.value_or(0)),
-                           "export profile and layer information in one run of trtexec"});
+    cannot_tell.push_back(
+        {none ? "Which type, shapes and tactic do the layers of " + *row.source + " have?"
+              : fmt::format("Which type, shapes and tactic {} {} of the {} of {} have?",
+                            row.times_only == 1 ? "does" : "do", row.times_only,
+                            row.timed_layers == 1 ? "one layer" : fmt::format("{} layers", row.timed_layers),
+                            *row.source),
+         none ? std::string("the layer information has none of their names: it is of another engine")
+              : fmt::format("{} has no layers of their names, which take {:.1f} % of the time", *row.layers_source,
+                            100 * row.unmatched_frac.value_or(0)),
+         "export profile and layer information in one run of trtexec"});
   }
   const bool names_alone = described && std::none_of(report.engine_layers.begin(), report.engine_layers.end(),
                                                      [](const EngineLayerRecord& row) { return row.type.has_value(); });

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "analyze/copies.h"
@@ -401,9 +402,21 @@ void find_dtype_wide(const FindingContext& finding) {
   }
 }
 
+namespace {
+
+// A collective without a partner, and one that starts from one rank alone, holds waits that nobody knows.
+std::string without_waits(const RankWaits& waits, double collectives) {
+  const int64_t all = std::llround(collectives);
+  if (waits.collectives >= all) return " apart from waiting for other ranks";
+  return fmt::format(" apart from waiting for other ranks in the {} of its {} collectives where that is known",
+                     waits.collectives, all);
+}
+
+}  // namespace
+
 void find_comm_bound(const FindingContext& finding) {
   const bool joined = !finding.trace().ranks.empty();
-  std::map<uint32_t, double> waits = waits_for_ranks(finding);  // rank-skew tells of these
+  std::map<uint32_t, RankWaits> waits = waits_for_ranks(finding);  // rank-skew tells of these
   for (const StageView* view : finding.with_unstaged()) {
     const StageView& stage = *view;
     double comm_ns = 0, all_ns = 0, kernels = 0;
@@ -413,12 +426,13 @@ void find_comm_bound(const FindingContext& finding) {
       comm_ns += static_cast<double>(finding.sums(k).exposed_ns);
       kernels += static_cast<double>(finding.sums(k).calls);
     }
-    comm_ns = std::max(0.0, comm_ns - waits[stage.stage]);
+    const RankWaits& waited = waits[stage.stage];
+    comm_ns = std::max(0.0, comm_ns - waited.ns);
     if (comm_ns == 0 || !finding.worth(stage, "no-communication", comm_ns >= kCopyShareMin * stage.wall_ns())) continue;
     Finding& out = finding.add(
         "comm-bound", &stage,
         fmt::format("{}communication takes {} of the time{}", stage.label(), format_percent(comm_ns / stage.wall_ns()),
-                    joined ? " apart from waiting for other ranks" : ""),
+                    joined ? without_waits(waited, kernels) : ""),
         comm_ns);
     out.evidence = {measured(stage.each("communication that no kernel hides"), stage.per_step_ms(comm_ns), Unit::kMs),
                     measured(stage.each("all communication"), stage.per_step_ms(all_ns), Unit::kMs),

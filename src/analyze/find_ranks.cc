@@ -64,10 +64,11 @@ std::map<uint32_t, Waits> waits_by_stage(const FindingContext& finding) {
 
 }  // namespace
 
-std::map<uint32_t, double> waits_for_ranks(const FindingContext& finding) {
-  std::map<uint32_t, double> out;
+std::map<uint32_t, RankWaits> waits_for_ranks(const FindingContext& finding) {
+  std::map<uint32_t, RankWaits> out;
   if (finding.trace().ranks.empty()) return out;
-  for (const auto& [stage, waits] : waits_by_stage(finding)) out[stage] = static_cast<double>(waits.ns);
+  for (const auto& [stage, waits] : waits_by_stage(finding))
+    out[stage] = {static_cast<double>(waits.ns), waits.collectives};
   return out;
 }
 

@@ -12,9 +12,13 @@ namespace llmprof {
 
 // "GPU 1", or "rank 3 (rank3.json.gz, GPU 1)" with the ordinal of its own recording, where ranks were joined.
 std::string rank_name(const Trace& trace, int64_t device);
-// By stage, what its GPU waits in collectives for another one to begin, ns over its steps; empty where ranks were not
-// joined.
-std::map<uint32_t, double> waits_for_ranks(const FindingContext& finding);
+// What a stage's GPU waits in collectives for another one to begin, over its steps, and in how many that is known.
+struct RankWaits {
+  double ns = 0;
+  int64_t collectives = 0;
+};
+// By stage; empty where ranks were not joined.
+std::map<uint32_t, RankWaits> waits_for_ranks(const FindingContext& finding);
 // The row of ranks_joined, kNoRow where there is none.
 Row rank_row(const Trace& trace, int64_t device);
 

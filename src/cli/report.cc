@@ -7,6 +7,8 @@
 
 #include "analyze/analysis.h"
 #include "base/input_file.h"
+#include "base/json_document.h"
+#include "base/printable.h"
 #include "cli/checks.h"
 #include "cli/command.h"
 #include "cli/measuring.h"
@@ -38,6 +40,19 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, failed);
 }
 
+// Only what llmprof has written: html and json take it as it is.
+Status check_report(const std::string& json, const std::string& path) {
+  const std::string advice = "llmprof analyze " + path + " reads a recording; llmprof runs list shows what was kept";
+  const Result<JsonDocument> document = JsonDocument::parse(json);
+  if (!document)
+    return fail("expected a report that llmprof has written as JSON: " + document.error().what, path, advice);
+  const std::optional<std::string_view> schema = document->root()["schema"].text();
+  if (schema && schema->starts_with("llmprof.report/")) return {};
+  return fail("expected a report that llmprof has written as JSON, found " +
+                  (schema ? "schema " + printable(*schema) : std::string("JSON without a schema")),
+              path, advice);
+}
+
 // A report.json by itself, as --json has written it.
 Result<KeptResult> kept_in_file(const std::string& path) {
   LLMPROF_ASSIGN(InputFile file, InputFile::open(path));
@@ -46,6 +61,7 @@ Result<KeptResult> kept_in_file(const std::string& path) {
   out.kind = "report";
   LLMPROF_ASSIGN(out.json, file.read_all(serve::kResultBytesMost, "a report"));
   if (file.damaged()) return fail("expected a whole file, found a damaged one: " + file.damage(), path);
+  LLMPROF_CHECK(check_report(out.json, path));
   return out;
 }
 

@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import tempfile
@@ -338,6 +339,14 @@ def wrong(folder):
     expect("truncated-file" in {row["key"] for row in report["diagnostics"]}, f"cut: {report['diagnostics']}")
     expect(0 < report["ranks"][1]["joined"] < len(job.collectives), f"cut: {report['ranks']}")
     expect(sum(row["unmatched"] for row in report["joined_collectives"]) == len(job.collectives) - report["ranks"][1]["joined"], f"cut: {report['ranks']}")
+    # Collectives without a partner hold waits that nobody knows, and a title that leaves waits out says of how many.
+    for lost in (0, 60):
+        job = Job(2, steps=20, wire_ns=200_000, lost={1: lost})
+        report, _ = run(*job.write(folder / f"lost_{lost}").values())
+        titles = [row["title"] for row in report["findings"] if row["id"] == "comm-bound" and row["title"].startswith("rank 0")]
+        known = sum(int(number) for title in titles for number in re.findall(r"in the (\d+) of its \d+ collectives where that is known$", title))
+        whole = sum(title.endswith("apart from waiting for other ranks") for title in titles)
+        expect((known, whole) == ((len(job.collectives) - lost, 0) if lost else (0, 1)), f"{lost} lost of {len(job.collectives)}: {titles}")
 
 
 def main():

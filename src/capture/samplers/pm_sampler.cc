@@ -408,11 +408,13 @@ void CounterSampler::once_a_second() {
   bound_file();
 }
 
-// A hundred samples a time, which fill a tenth of an image, as long as that is not too seldom to see the session end.
+// Three hundred samples a time, so that an image holds those of three, as long as that is not too seldom to see the
+// session end. Not more often: each time holds a lock of the driver for 0.7 ms, however few samples there are, and
+// allocations of device memory wait for it (benchmarks/reading_stalls.py).
 int64_t CounterSampler::period_ns() const {
-  constexpr int64_t kMillisecondNs = 1000000, kMostNs = 100 * kMillisecondNs;
+  constexpr int64_t kMillisecondNs = 1000000, kMostNs = 100 * kMillisecondNs, kSamples = 300;
   if (switches_.drain_ms > 0) return switches_.drain_ms * kMillisecondNs;
-  return std::max(std::min(interval_ns_ * 100, kMostNs), std::max(options_.drain_ms, 1) * kMillisecondNs);
+  return std::max(std::min(interval_ns_ * kSamples, kMostNs), std::max(options_.drain_ms, 1) * kMillisecondNs);
 }
 
 void CounterSampler::loop() {
