@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """How long each reading of NVML takes, and what it makes of a program that allocates device memory meanwhile.
 
-    python3 benchmarks/reading_stalls.py [--seconds 1.5] [--period-ms 20] [--summary FILE]
+    python3 benchmarks/reading_stalls.py [--seconds 1.5] [--period-ms 20] [--rounds 3] [--summary FILE]
 
 The driver has locks that a reading holds and an allocation waits for. A process calls cudaMalloc and cudaFree all the time,
 some megabytes each, with a kernel now and then, and times each call; in turns of --seconds nothing else runs, or this
 process makes one kind of reading every --period-ms. Given are the median and the longest of a reading, alone and beside
 the program, and of the program's calls the share of its time that lies in what is beyond three times their median: time
-in which it was stalled.
+in which it was stalled. Then the same program, three seconds long, by itself and under `llmprof run` in turns, --rounds times:
+light mode without hardware counters, light mode, default mode.
 """
 import argparse
 import ctypes
@@ -17,7 +18,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -105,15 +106,46 @@ def beside(args, read):
                   "stalled_frac": round(float(stalled), 4)}
 
 
+def under(args, words):
+    """The program by itself, or under llmprof: share of its time in which it was stalled."""
+    command = [args.python, "-c", PROGRAM, "3"]
+    if words is not None:
+        command = [args.llmprof, "run", "--quiet", "--no-report", *words, "--", *command]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LLMPROF_STORE": "off"}, cwd=args.scratch)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command[:6])}: exit code {done.returncode}: {done.stderr.strip()[-300:]}")
+    return float(done.stdout.splitlines()[-1].split()[-1])
+
+
+MODES = {"by itself": None, "light, no counters": ["--mode", "light", "--counters", "off"], "light": ["--mode", "light"], "default": []}
+
+
+def recorded(args):
+    """{mode: [share of each round]}"""
+    out = {mode: [] for mode in MODES}
+    for _ in range(args.rounds):
+        for mode, words in MODES.items():
+            out[mode].append(round(under(args, words), 4))
+    for mode, shares in out.items():
+        print(f"{mode:20} stalled " + ", ".join(f"{100 * share:.1f} %" for share in shares), flush=True)
+    return out
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--period-ms", type=float, default=20)
     parser.add_argument("--only", help="some readings, by comma")
     parser.add_argument("--python", default=sys.executable, help="that has PyTorch")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--llmprof", default=os.environ.get("LLMPROF", str(ROOT / "build/release/bin/llmprof")))
     parser.add_argument("--summary", metavar="FILE")
     args = parser.parse_args()
-    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    args.llmprof = os.path.abspath(args.llmprof)
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        raise SystemExit(f"NVML does not start here, is there an NVIDIA GPU? {error}") from None
     if nvml.nvmlInit_v2() != 0:
         raise SystemExit("NVML does not start here: is there an NVIDIA GPU?")
     device = ctypes.c_void_p()
@@ -135,9 +167,11 @@ def main():
         print(f"{label:26} reading {row.get('alone_us', 0):8.1f} us alone, {row.get('beside_us', 0):8.1f} beside (longest "
               f"{row.get('beside_longest_us', 0):8.1f}); calls {program['median_us']:6.1f} us, longest {program['longest_us']:8.1f}, "
               f"stalled {100 * program['stalled_frac']:5.1f} %", flush=True)
+    with tempfile.TemporaryDirectory() as args.scratch:
+        shares = recorded(args)
     if args.summary:
-        pathlib.Path(args.summary).write_text(json.dumps({"gpu": name.value.decode(), "seconds": args.seconds,
-                                                          "period_ms": args.period_ms, "rows": rows}, indent=1) + "\n")
+        found = {"gpu": name.value.decode(), "seconds": args.seconds, "period_ms": args.period_ms, "rows": rows, "stalled_under": shares}
+        pathlib.Path(args.summary).write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
