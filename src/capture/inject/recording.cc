@@ -165,6 +165,9 @@ void apply(int64_t now, WindowPlan::Place place = WindowPlan::Place::kAnywhere) 
   }
   // CUPTI prepares the program's modules at its first call.
   write_level(changed, wanted.level, resumes && attached ? "attaching" : wanted.reason);
+  // Last: a program that launches all the time ends a call at any moment of this, and the end of the first one is to be
+  // written behind the attaching.
+  if (resumes && attached) switches.first_call_due.store(true, std::memory_order_relaxed);
 }
 
 void apply_between_steps() {

@@ -322,7 +322,7 @@ bool set_kernel_records(bool on) {
   if (on || !leaves || !attachment.graphs.recorded.load(std::memory_order_relaxed)) switch_records(on);
   last_came_ns = (on ? records_on_ns : records_off_ns) = now_ns();
   switches.leaving.store(leaves ? Leaving::kSettling : Leaving::kNo, std::memory_order_relaxed);
-  switches.first_call_due.store(on && !was_attached, std::memory_order_relaxed);
+  switches.first_call_due.store(false, std::memory_order_relaxed);
   return on && !was_attached;
 }
 
