@@ -11,6 +11,7 @@
 #include "import/ncu.h"
 #include "import/nsys.h"
 #include "import/prometheus.h"
+#include "import/proton.h"
 #include "import/serving.h"
 #include "import/session.h"
 #include "import/smi_query.h"
@@ -65,6 +66,8 @@ std::span<const Importer> importers() {
                "TensorRT's trtexec as JSON: --exportTimes, --exportProfile, --exportLayerInfo, one or more",
                trtexec::sniff, trtexec::import,
                "the file is damaged or cut off: copy it again, or let trtexec end before it is read"},
+      Importer{kProtonImporter, "Triton's profiler Proton: .hatchet files (JSON), one or more", proton::sniff,
+               proton::import, "the file is damaged or cut off: copy it again, or let proton.finalize() write it"},
   };
   return kImporters;
 }

@@ -474,6 +474,11 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<EngineLatencyRecord>>, engine_latency, "", "Of TensorRT's trtexec; left out without it")  \
   F(IfAny<std::vector<EngineProfileRecord>>, engine_profiles, "", "Of the same; left out without it")           \
   F(IfAny<std::vector<EngineLayerRecord>>, engine_layers, "", "Of the same; left out without it")               \
+  F(IfAny<std::vector<ProtonProfileRecord>>, proton_profiles, "", "Of Triton's Proton; left out without it")    \
+  F(IfAny<std::vector<ProtonGpuRecord>>, proton_gpus, "", "Of the same; left out without it")                   \
+  F(IfAny<std::vector<ProtonScopeRecord>>, proton_scopes, "", "Of the same; left out without it")               \
+  F(IfAny<std::vector<ProtonKernelRecord>>, proton_kernels, "", "Of the same; left out without it")             \
+  F(IfAny<std::vector<ProtonMetricRecord>>, proton_metrics, "", "Of the same; left out without it")             \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \

@@ -526,7 +526,10 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(AllocatorFigures, allocator_figures) \
   T(InspectedLayers, inspected_layers)   \
   T(LayerTimes, layer_times)             \
-  T(EngineQueries, engine_queries)
+  T(EngineQueries, engine_queries)       \
+  T(ProtonNodes, proton_nodes)           \
+  T(ProtonMetrics, proton_metrics)       \
+  T(ProtonGpus, proton_gpus)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \
