@@ -353,12 +353,15 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
   const Trace& trace = context.trace;
   if (!of_allocator(trace)) return;
   const std::map<int32_t, DeviceBlocks> blocks = blocks_of(trace);
-  std::map<int32_t, FiguresByName> figures;  // -1: of files that do not say which device they are of
+  std::map<int32_t, FiguresByName> figures, statistics;  // -1: of files that do not say which device they are of
   const AllocatorFigures& stated = trace.allocator_figures;
-  for (Row row = 0; row < stated.size(); ++row)
-    figures[stated.device[row]].try_emplace(trace.text(stated.name[row]), stated.value[row]);
+  for (Row row = 0; row < stated.size(); ++row) {
+    const std::string_view name = trace.text(stated.name[row]);
+    auto& of = name.starts_with("snapshot.") ? figures : statistics;
+    of[stated.device[row]].try_emplace(name, stated.value[row]);
+  }
   // Else the events are those of a recording that statistics stand beside.
-  const bool of_snapshot = !blocks.empty() || (!figures.empty() && figures.rbegin()->first >= 0);
+  const bool of_snapshot = !blocks.empty() || !figures.empty();
   const std::map<int32_t, DeviceHistory> histories =
       of_snapshot ? histories_of(trace) : std::map<int32_t, DeviceHistory>();
 
@@ -366,7 +369,6 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
   for (const auto& [device, of] : blocks) devices.insert(device);
   for (const auto& [device, of] : histories) devices.insert(device);
   for (const int32_t device : trace.memory_failures.device) devices.insert(device);
-  const bool statistics = figures.contains(-1);
   for (const int32_t device : devices) {
     static const DeviceBlocks kNoBlocks;
     const auto of_device = blocks.find(device);
@@ -379,8 +381,11 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
     int64_t failed = 0;
     for (const int32_t of : trace.memory_failures.device) failed += of == device;
     if (history != nullptr || failed > 0) record.out_of_memory = failed;
-    // The statistics are of one device; which, is clear where there is one.
-    if (statistics && devices.size() == 1) take_statistics(figures[-1], record);
+    // Statistics that do not say which device they are of are of the only one.
+    if (const auto own = statistics.find(device); own != statistics.end())
+      take_statistics(own->second, record);
+    else if (statistics.contains(-1) && devices.size() == 1)
+      take_statistics(statistics[-1], record);
     fill_differences(record);
     SnapshotAnswers answers(trace, report, device, history != nullptr);
     if (history != nullptr && history->before_bytes >= 0) {
@@ -394,9 +399,11 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
     report.allocators.push_back(record);
     answers.add_moment("snapshot", used_at_snapshot(trace.memory_events, used.used, history));
   }
-  if (statistics && devices.size() != 1) {
+  for (const auto& [device, of] : statistics) {
+    if (device < 0 ? devices.size() == 1 && !statistics.contains(*devices.begin()) : devices.contains(device)) continue;
     AllocatorRecord record;
-    take_statistics(figures[-1], record);
+    if (device >= 0) record.device = device;
+    take_statistics(of, record);
     fill_differences(record);
     report.allocators.push_back(record);
   }

@@ -182,6 +182,53 @@ def check_recording(binary):
     expect(alone["device"] is None and alone["reserved_bytes"] == row["reserved_bytes"], "statistics alone")
 
 
+def nested(flat):
+    out = {}
+    for name, value in flat.items():
+        at = out
+        *around, last = name.split(".")
+        for key in around:
+            at = at.setdefault(key, {})
+        at[last] = value
+    return out
+
+
+def check_statistics(binary, folder):
+    """Statistics of several GPUs in each form, alone, beside a snapshot and beside a recording."""
+    flat = json.loads((INPUTS / "memory_stats.json").read_text())
+    of = [{name: value * factor for name, value in flat.items()} for factor in (1, 3, 7)]
+    file = folder / "statistics.json"
+
+    def rows(what, *beside):
+        file.write_text(json.dumps(what))
+        return report_of(binary, *beside, file)["allocators"]
+
+    def expect_rows(found, devices, what):
+        got = [(row["device"], row["peak_allocated_bytes"], row["reserved_bytes"]) for row in found]
+        wanted = [(device, one["allocated_bytes.all.peak"], one["reserved_bytes.all.current"]) for device, one in devices]
+        expect(got == wanted, f"{what}: {got}, not {wanted}")
+
+    expect_rows(rows(of), list(enumerate(of)), "a list")
+    expect_rows(rows([nested(one) for one in of]), list(enumerate(of)), "a list of nested ones")
+    expect_rows(rows([of[0], {}, of[2]]), [(0, of[0]), (2, of[2])], "a GPU that was not used")
+    expect_rows(rows({"cuda:3": of[1], "0": nested(of[0])}), [(0, of[0]), (3, of[1])], "an object")
+    expect_rows(rows([of[1]]), [(0, of[1])], "a list of one")
+    # Beside the snapshot of GPU 0: its row has the statistics of GPU 0, and GPU 1 a row of its own.
+    snapshot = INPUTS / "memory_snapshot.pickle.gz"
+    [first, second] = rows(of[:2], snapshot)
+    [without] = report_of(binary, snapshot)["allocators"]
+    expect((first["device"], first["live_blocks"], first["peak_allocated_bytes"]) == (0, without["live_blocks"], of[0]["allocated_bytes.all.peak"]), f"{first}")
+    expect_rows([second], [(1, of[1])], "the GPU that the snapshot has not")
+    [one, other] = rows({"cuda:1": of[1]}, snapshot)
+    expect(one["peak_allocated_bytes"] is None and one["device"] == 0 and other["device"] == 1, "statistics of another GPU than the snapshot")
+    recording = INPUTS / "pipeline_two_gpus.json.gz"
+    expect_rows(rows(of[:2], recording), list(enumerate(of[:2])), "beside a recording")
+    file.write_text(json.dumps([3, of[1], "x"]))
+    wrong = report_of(binary, file)
+    expect_rows(wrong["allocators"], [(1, of[1])], "elements that are none")
+    expect([(row["key"], row["count"]) for row in wrong["diagnostics"]] == [("malformed-event", 2)], f"{wrong['diagnostics']}")
+
+
 def check_changed(binary, folder):
     """A sum that the blocks do not give is counted; a file that is cut keeps its blocks, and no levels."""
     [one] = memory_recordings.small(9)
@@ -254,6 +301,7 @@ def main():
             check_simulated(binary, folder, f"several GPUs {seed}", allocators)
             check_simulated(binary, folder, f"lost beginning {seed}", memory_recordings.small(seed, steps=500), kept=150 + 40 * (seed - 10))
             check_simulated(binary, folder, f"blocks without frames {seed}", memory_recordings.small(seed, steps=500), kept=300, with_frames=False)
+        check_statistics(binary, folder)
         check_changed(binary, folder)
         check_hostile(binary, folder, args.sanitized)
     for problem in problems:
