@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
+#include "analyze/memory_ranges.h"
 #include "analyze/without_program.h"
 
 namespace llmprof {
@@ -298,6 +299,21 @@ void fill_history(const Trace& trace, const DeviceHistory& history, AllocatorRec
   record.history_peak_ms = as_number(events.time_ns[peak] - first_ns) / 1e6;
 }
 
+void fill_ranges(const Trace& trace, int32_t device, const DeviceHistory& history, AllocatorRecord& record,
+                 Report& report) {
+  const MemoryEvents& events = trace.memory_events;
+  MemoryLevels levels;
+  levels.device = device;
+  levels.before = history.before_bytes;
+  for (const Row row : history.rows) {
+    levels.time_ns.push_back(events.time_ns[row]);
+    levels.in_use.push_back(events.allocated_bytes[row]);
+  }
+  add_memory_ranges(trace, levels, report);
+  if (history.peak >= 0)
+    record.history_peak_ranges = ranges_around(trace, device, levels.time_ns[static_cast<size_t>(history.peak)]);
+}
+
 // In use and held at a moment: after the last event before it.
 void fill_levels(const MemoryEvents& events, const DeviceHistory& history, int64_t time_ns,
                  MemoryFailureRecord& record) {
@@ -378,6 +394,7 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
     const auto found = histories.find(device);
     const DeviceHistory* history = found == histories.end() ? nullptr : &found->second;
     if (history != nullptr) fill_history(trace, *history, record);
+    if (history != nullptr && !trace.memory_ranges.empty()) fill_ranges(trace, device, *history, record, report);
     int64_t failed = 0;
     for (const int32_t of : trace.memory_failures.device) failed += of == device;
     if (history != nullptr || failed > 0) record.out_of_memory = failed;

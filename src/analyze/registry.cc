@@ -76,7 +76,7 @@ constexpr Analysis kAnalyses[] = {
     {"memory", "device memory peaks, allocating operators, timeline (memory)", analyze_memory, 0},
     {"memory-snapshot",
      "PyTorch's allocator by its snapshots and statistics: held, used, by which code, at the peak (allocators, "
-     "memory_places, largest_blocks, out_of_memory)",
+     "memory_places, largest_blocks, memory_ranges, out_of_memory)",
      analyze_memory_snapshot, 0},
     {"overhead", "what recording did to step times, and what it says about its own cost (overhead)", analyze_overhead,
      1},

@@ -497,6 +497,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<AllocatorRecord>>, allocators, "", "Of snapshots of PyTorch's memory; left out without")  \
   F(IfAny<std::vector<MemoryPlaceRecord>>, memory_places, "", "Of the same; left out without")                  \
   F(IfAny<std::vector<LargestBlockRecord>>, largest_blocks, "", "Of the same; left out without")                \
+  F(IfAny<std::vector<MemoryRangeRecord>>, memory_ranges, "", "Of the same; left out without")                  \
   F(IfAny<std::vector<MemoryFailureRecord>>, out_of_memory, "", "Of the same; left out without")                \
   F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                         \
   F(std::vector<Finding>, findings, "", "The most important first")                                             \

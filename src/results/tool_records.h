@@ -248,6 +248,7 @@ LLMPROF_RECORD(NcclWarningRecord, "nccl_warnings", "Warnings in NCCL's log", LLM
   F(OptInt, unmatched_frees, "", "Frees in it of blocks that were allocated before it")                             \
   F(OptDouble, history_peak_bytes, "bytes", "Most that was asked for and in use within it")                         \
   F(OptDouble, history_peak_ms, "ms", "When, since its first event")                                                \
+  F(OptText, history_peak_ranges, "", "Ranges of the program around that, outermost first, with > between")         \
   F(OptDouble, peak_allocated_bytes, "bytes", "By the statistics: most in blocks that tensors use, of the process") \
   F(OptDouble, peak_requested_bytes, "bytes", "By the statistics: most that was asked for")                         \
   F(OptDouble, peak_active_bytes, "bytes", "By the statistics: most of active_bytes")                               \
@@ -275,6 +276,17 @@ LLMPROF_RECORD(MemoryPlaceRecord, "memory_places", "Memory in use by the Python 
   F(OptDouble, allocated_ms, "ms", "When, since the first event of the history; none where it is older") \
   F(std::string, place, "", "file:line function; [before the history], [no Python code]")
 LLMPROF_RECORD(LargestBlockRecord, "largest_blocks", "The largest blocks in use", LLMPROF_LARGEST_BLOCK_FIELDS)
+
+#define LLMPROF_MEMORY_RANGE_FIELDS(F)                                                   \
+  F(int64_t, device, "", "CUDA device ordinal")                                          \
+  F(std::string, name, "", "Name")                                                       \
+  F(int64_t, ranges, "", "Times that it was entered within the history")                 \
+  F(int64_t, open, "", "Of them those that were open at the snapshot")                   \
+  F(OptDouble, total_ms, "ms", "Length of the others")                                   \
+  F(OptDouble, peak_bytes, "bytes", "Most that was asked for and in use in one of them") \
+  F(OptDouble, change_bytes, "bytes", "In use at their ends less that at their starts, added up")
+LLMPROF_RECORD(MemoryRangeRecord, "memory_ranges", "Ranges of the program in a history of PyTorch's allocator",
+               LLMPROF_MEMORY_RANGE_FIELDS)
 
 #define LLMPROF_MEMORY_FAILURE_FIELDS(F)                             \
   F(int64_t, device, "", "CUDA device ordinal")                      \

@@ -523,6 +523,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(ScrapedValues, scraped_values)       \
   T(MemoryBlocks, memory_blocks)         \
   T(MemoryFailures, memory_failures)     \
+  T(MemoryRanges, memory_ranges)         \
   T(AllocatorFigures, allocator_figures) \
   T(InspectedLayers, inspected_layers)   \
   T(LayerTimes, layer_times)             \

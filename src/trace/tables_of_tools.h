@@ -120,6 +120,15 @@ LLMPROF_TABLE(MemoryBlocks, "memory_blocks", "Blocks of PyTorch's allocator at a
   C(StringId, place, "", "Innermost Python code that asked and is not PyTorch's own; empty if absent")
 LLMPROF_TABLE(MemoryFailures, "memory_failures", "Allocations that found no memory", LLMPROF_MEMORY_FAILURE_COLUMNS)
 
+#define LLMPROF_MEMORY_RANGE_COLUMNS(C)                                     \
+  C(StringId, source, "", "File that it is from")                           \
+  C(TimeNs, start_ns, "ns", "When it began")                                \
+  C(LengthNs, dur_ns, "ns", "Length, -1 if it was open at the snapshot")    \
+  C(DeviceOrdinal, device, "", "CUDA device that was chosen when it began") \
+  C(StringId, name, "", "Name")
+LLMPROF_TABLE(MemoryRanges, "memory_ranges", "Ranges of the program (record_function) in a snapshot's history",
+              LLMPROF_MEMORY_RANGE_COLUMNS)
+
 #define LLMPROF_ALLOCATOR_FIGURE_COLUMNS(C)                                           \
   C(StringId, source, "", "File that it is from")                                     \
   C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 where the file does not say") \

@@ -23,7 +23,7 @@ const tables = [
   'proton_profiles',
   'proton_gpus',
 ];
-const of_allocators = ['allocators', 'out_of_memory', 'memory_places', 'largest_blocks'];
+const of_allocators = ['allocators', 'out_of_memory', 'memory_places', 'memory_ranges', 'largest_blocks'];
 
 /** Whether there is nothing else: no steps of a GPU, no kernels and no products. */
 export const of_servers_alone = (data: Row): boolean =>
