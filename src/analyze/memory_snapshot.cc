@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
+#include "analyze/memory_ranges.h"
 #include "analyze/without_program.h"
 
 namespace llmprof {
@@ -298,6 +299,21 @@ void fill_history(const Trace& trace, const DeviceHistory& history, AllocatorRec
   record.history_peak_ms = as_number(events.time_ns[peak] - first_ns) / 1e6;
 }
 
+void fill_ranges(const Trace& trace, int32_t device, const DeviceHistory& history, AllocatorRecord& record,
+                 Report& report) {
+  const MemoryEvents& events = trace.memory_events;
+  MemoryLevels levels;
+  levels.device = device;
+  levels.before = history.before_bytes;
+  for (const Row row : history.rows) {
+    levels.time_ns.push_back(events.time_ns[row]);
+    levels.in_use.push_back(events.allocated_bytes[row]);
+  }
+  add_memory_ranges(trace, levels, report);
+  if (history.peak >= 0)
+    record.history_peak_ranges = ranges_around(trace, device, levels.time_ns[static_cast<size_t>(history.peak)]);
+}
+
 // In use and held at a moment: after the last event before it.
 void fill_levels(const MemoryEvents& events, const DeviceHistory& history, int64_t time_ns,
                  MemoryFailureRecord& record) {
@@ -353,12 +369,15 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
   const Trace& trace = context.trace;
   if (!of_allocator(trace)) return;
   const std::map<int32_t, DeviceBlocks> blocks = blocks_of(trace);
-  std::map<int32_t, FiguresByName> figures;  // -1: of files that do not say which device they are of
+  std::map<int32_t, FiguresByName> figures, statistics;  // -1: of files that do not say which device they are of
   const AllocatorFigures& stated = trace.allocator_figures;
-  for (Row row = 0; row < stated.size(); ++row)
-    figures[stated.device[row]].try_emplace(trace.text(stated.name[row]), stated.value[row]);
+  for (Row row = 0; row < stated.size(); ++row) {
+    const std::string_view name = trace.text(stated.name[row]);
+    auto& of = name.starts_with("snapshot.") ? figures : statistics;
+    of[stated.device[row]].try_emplace(name, stated.value[row]);
+  }
   // Else the events are those of a recording that statistics stand beside.
-  const bool of_snapshot = !blocks.empty() || (!figures.empty() && figures.rbegin()->first >= 0);
+  const bool of_snapshot = !blocks.empty() || !figures.empty();
   const std::map<int32_t, DeviceHistory> histories =
       of_snapshot ? histories_of(trace) : std::map<int32_t, DeviceHistory>();
 
@@ -366,7 +385,6 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
   for (const auto& [device, of] : blocks) devices.insert(device);
   for (const auto& [device, of] : histories) devices.insert(device);
   for (const int32_t device : trace.memory_failures.device) devices.insert(device);
-  const bool statistics = figures.contains(-1);
   for (const int32_t device : devices) {
     static const DeviceBlocks kNoBlocks;
     const auto of_device = blocks.find(device);
@@ -376,11 +394,15 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
     const auto found = histories.find(device);
     const DeviceHistory* history = found == histories.end() ? nullptr : &found->second;
     if (history != nullptr) fill_history(trace, *history, record);
+    if (history != nullptr && !trace.memory_ranges.empty()) fill_ranges(trace, device, *history, record, report);
     int64_t failed = 0;
     for (const int32_t of : trace.memory_failures.device) failed += of == device;
     if (history != nullptr || failed > 0) record.out_of_memory = failed;
-    // The statistics are of one device; which, is clear where there is one.
-    if (statistics && devices.size() == 1) take_statistics(figures[-1], record);
+    // Statistics that do not say which device they are of are of the only one.
+    if (const auto own = statistics.find(device); own != statistics.end())
+      take_statistics(own->second, record);
+    else if (statistics.contains(-1) && devices.size() == 1)
+      take_statistics(statistics[-1], record);
     fill_differences(record);
     SnapshotAnswers answers(trace, report, device, history != nullptr);
     if (history != nullptr && history->before_bytes >= 0) {
@@ -394,9 +416,11 @@ void analyze_memory_snapshot(const Context& context, Report& report, std::vector
     report.allocators.push_back(record);
     answers.add_moment("snapshot", used_at_snapshot(trace.memory_events, used.used, history));
   }
-  if (statistics && devices.size() != 1) {
+  for (const auto& [device, of] : statistics) {
+    if (device < 0 ? devices.size() == 1 && !statistics.contains(*devices.begin()) : devices.contains(device)) continue;
     AllocatorRecord record;
-    take_statistics(figures[-1], record);
+    if (device >= 0) record.device = device;
+    take_statistics(of, record);
     fill_differences(record);
     report.allocators.push_back(record);
   }

@@ -14,8 +14,8 @@
 
 #include "analyze/analysis.h"
 #include "analyze/kernel_figures.h"
+#include "analyze/recorded_names.h"
 #include "analyze/without_program.h"
-#include "derive/kernel_function.h"
 #include "derive/kernel_rules.h"
 #include "hardware/ncu_metrics.h"
 #include "hardware/roofline.h"
@@ -174,11 +174,6 @@ struct RecordedKernel {
 };
 using LaunchedKernel = std::tuple<std::string, std::string, std::string>;  // name, grid, block
 
-// By the whole name, by what is in the name, by the function: the first that is known.
-constexpr int kNamings = 3;
-std::string named(int naming, std::string_view kernel) {
-  return naming == 0 ? std::string(kernel) : naming == 1 ? kernel_words(kernel) : kernel_function(kernel);
-}
 using RecordedKernels = std::array<std::map<LaunchedKernel, RecordedKernel>, kNamings>;
 RecordedKernels recorded_kernels(const Context& context) {
   RecordedKernels out;

@@ -53,6 +53,10 @@ constexpr Analysis kAnalyses[] = {
      "queries and layers of TensorRT's engines by what trtexec exports (engine_latency, engine_profiles, "
      "engine_layers)",
      analyze_engine, 0},
+    {"proton",
+     "scopes and kernels by Triton's Proton (proton_profiles, proton_gpus, proton_scopes, proton_kernels, "
+     "proton_metrics)",
+     analyze_proton, 0},
     {"launch-sites", "call stacks at which the most expensive kernels were seen to be launched (launch_sites)",
      analyze_launch_sites, 0},
     {"categories", "operation, time, share, bottleneck per stage (categories)", analyze_categories, 0},
@@ -72,7 +76,7 @@ constexpr Analysis kAnalyses[] = {
     {"memory", "device memory peaks, allocating operators, timeline (memory)", analyze_memory, 0},
     {"memory-snapshot",
      "PyTorch's allocator by its snapshots and statistics: held, used, by which code, at the peak (allocators, "
-     "memory_places, largest_blocks, out_of_memory)",
+     "memory_places, largest_blocks, memory_ranges, out_of_memory)",
      analyze_memory_snapshot, 0},
     {"overhead", "what recording did to step times, and what it says about its own cost (overhead)", analyze_overhead,
      1},
@@ -164,7 +168,7 @@ bool has_no_place_in_time(const Analysis& analysis) {
   return analysis.run == analyze_profiled_kernels || analysis.run == analyze_logged_products ||
          analysis.run == analyze_client_runs || analysis.run == analyze_server_metrics ||
          analysis.run == analyze_nccl_log || analysis.run == analyze_nccl_inspector || analysis.run == analyze_engine ||
-         analysis.run == analyze_memory_snapshot;
+         analysis.run == analyze_proton || analysis.run == analyze_memory_snapshot;
 }
 
 // Leaves so many rows of each device and moment, which stand together.

@@ -156,9 +156,9 @@ void add_analyze(Parser& parser) {
       .option("PATH", options->paths,
               "recording: torch.profiler .json, .json.gz or .json.zst, a session folder of llmprof run (or its "
               ".spool files), a llmprof trace file, .sqlite of nsys export, output of ncu --csv, logs of cuBLAS and "
-              "cuBLASLt, results of server benchmarks, metrics pages of servers, logs of NCCL or what its Inspector or "
+              "cuBLASLt, results of server benchmarks, metrics pages of servers, logs of NCCL, what its Inspector or "
               "TensorRT's trtexec "
-              "exports, alone or beside "
+              "exports or .hatchet files of Triton's Proton, alone or beside "
               "another recording, "
               "output of nvidia-smi dmon or nvidia-smi --query-gpu, snapshot of PyTorch's memory, or - for standard "
               "input; or several of the ranks of one job; or a "

@@ -198,8 +198,9 @@ bool stands_beside(const std::string& path) {
   if (!input) return false;
   const Result<const Importer*> importer = importer_for(*input);
   if (!importer) return false;
-  for (const std::string_view name : {kNcuImporter, kBlasLogImporter, kServingImporter, kMetricsPageImporter,
-                                      kNcclLogImporter, kMemoryStatsImporter, kTrtexecImporter, kNcclInspectorImporter})
+  for (const std::string_view name :
+       {kNcuImporter, kBlasLogImporter, kServingImporter, kMetricsPageImporter, kNcclLogImporter, kMemoryStatsImporter,
+        kTrtexecImporter, kNcclInspectorImporter, kProtonImporter})
     if ((*importer)->name == name) return true;
   return false;
 }
@@ -222,8 +223,8 @@ Status join_beside(const std::string& path, Trace& trace) {
 Result<Trace> import_files(const std::vector<std::string>& paths) {
   if (paths.empty())
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
-  // Counters of profiled kernels, logs of products, metrics pages, what clients saw, statistics of an allocator and
-  // times of an engine have no place in its time: they join any recording.
+  // Counters of profiled kernels, logs of products, metrics pages, what clients saw, statistics of an allocator,
+  // times of an engine and trees of Proton have no place in its time: they join any recording.
   std::vector<std::string> recordings, tables;
   for (const std::string& path : paths) (paths.size() > 1 && stands_beside(path) ? tables : recordings).push_back(path);
   if (recordings.empty()) {

@@ -48,7 +48,7 @@ JsonStream::Token JsonStream::next() {
 }
 
 JsonStream::Token JsonStream::begin(char bracket) {
-  if (open_.size() == kNestingMax) return Token::kBad;
+  if (open_.size() == nesting_max_) return Token::kBad;
   ++at_;
   open_.push_back(bracket);
   expect_ = bracket == '{' ? Expect::kFirstKey : Expect::kFirstValue;

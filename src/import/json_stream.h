@@ -27,10 +27,11 @@ class JsonStream {
     kCut,     // the input ends inside a document
     kBad      // no JSON; skip_line() may go on behind it
   };
-  static constexpr size_t kTextMax = 4096;  // bytes of a text that are kept
-  static constexpr size_t kNestingMax = 64;
+  static constexpr size_t kTextMax = 4096;   // bytes of a text that are kept
+  static constexpr size_t kNestingMax = 64;  // unless its user bounds it
 
-  explicit JsonStream(InputFile& input) : input_(input), buffer_(kBufferBytes, '\0') {}
+  explicit JsonStream(InputFile& input, size_t nesting_max = kNestingMax)
+      : input_(input), nesting_max_(nesting_max), buffer_(kBufferBytes, '\0') {}
 
   Token next();
   // Of the last key, text, number or word. Valid until next().
@@ -61,6 +62,7 @@ class JsonStream {
   Token ended() const { return open_.empty() ? Token::kEnd : Token::kCut; }
 
   InputFile& input_;
+  size_t nesting_max_;
   std::string buffer_;
   size_t at_ = 0, size_ = 0;
   uint64_t line_ = 1, document_line_ = 1;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "import/memory_annotations.h"
 #include "import/pickle.h"
 #include "trace/trace_builder.h"
 
@@ -25,6 +26,7 @@ constexpr int64_t kBytesMax = int64_t{1} << 56;  // no GPU comes near; sums of a
 constexpr int64_t kMicrosecondsMax = 4'102'444'800'000'000;  // the year 2100
 constexpr size_t kActionNameMax = 60;
 constexpr size_t kSettingMax = 500;
+constexpr size_t kRangeNameMax = 200;
 constexpr uint32_t kFrameFieldsMax = 32;  // frames have 3, and many lists share one
 
 // The keys of a snapshot that mean something here.
@@ -55,6 +57,7 @@ enum class Key : uint8_t {
   kName,
   kFile,
   kLine,
+  kStage,
 };
 struct NamedKey {
   std::string_view name;
@@ -86,6 +89,7 @@ constexpr std::array kKeys = {
     NamedKey{"name", Key::kName},
     NamedKey{"filename", Key::kFile},
     NamedKey{"line", Key::kLine},
+    NamedKey{"stage", Key::kStage},
 };
 
 enum class Action : uint8_t {
@@ -536,11 +540,42 @@ class SnapshotReader {
     });
   }
 
-  // Starts and ends of ranges of the profiler: how many there are.
+  // Starts and ends of ranges of the program; of a snapshot without events they have no epoch, and say nothing.
   void read_annotations(Value annotations) {
-    size_t ranges = 0;
-    entries(annotations, "external_annotations", [&](Value item) { ranges += item.kind() == Kind::kDict; });
-    if (ranges > 0) trace_.metadata["external_annotations"] = std::to_string(ranges);
+    size_t marks = 0;
+    AnnotationPairs pairs;
+    entries(annotations, "external_annotations", [&](Value item) {
+      if (item.kind() != Kind::kDict) return;
+      ++marks;
+      if (events_ > 0) read_mark(item, pairs);
+    });
+    if (marks > 0) trace_.metadata["external_annotations"] = std::to_string(marks);
+    for (const AnnotationPairs::Range& range : pairs.ranges())
+      builder_.add<MemoryRanges>({.source = source_,
+                                  .start_ns = (range.start.time_us - epoch_us_) * 1000,
+                                  .dur_ns = range.end_us < 0 ? -1 : (range.end_us - range.start.time_us) * 1000,
+                                  .device = range.start.device,
+                                  .name = range.start.name});
+  }
+  void read_mark(Value item, AnnotationPairs& pairs) {
+    AnnotationMark mark;
+    std::string_view stage;
+    members(item, [&](Key key, Value value) {
+      if (key == Key::kName && value.kind() == Kind::kText)
+        mark.name = builder_.text(document_.text(value).substr(0, kRangeNameMax));
+      if (key == Key::kStage && value.kind() == Kind::kText) stage = document_.text(value);
+      if (key == Key::kTime) mark.time_us = document_.integer(value).value_or(-1);
+      if (key == Key::kDevice) {
+        const int64_t device = document_.integer(value).value_or(-1);
+        if (device >= 0 && device < static_cast<int64_t>(kDevicesMax)) mark.device = static_cast<int32_t>(device);
+      }
+    });
+    if (stage != "START" && stage != "END") return;  // what a program notes down itself
+    if (mark.name == StringId::kEmpty || mark.device < 0 || !is_time(mark.time_us))
+      return count(DiagnosticId::kMissingField, "an annotation without its name, device or time");
+    if (stage == "START" && !pairs.start(mark)) count(DiagnosticId::kLimitReached, "annotations");
+    // Without its start it began before the history.
+    if (stage == "END") pairs.end(mark);
   }
 
   void add_figure(int32_t device, const char* name, double value) {

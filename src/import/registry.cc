@@ -11,6 +11,7 @@
 #include "import/ncu.h"
 #include "import/nsys.h"
 #include "import/prometheus.h"
+#include "import/proton.h"
 #include "import/serving.h"
 #include "import/session.h"
 #include "import/smi_query.h"
@@ -59,12 +60,14 @@ std::span<const Importer> importers() {
       Importer{"memory-snapshot", "snapshot of PyTorch's CUDA memory, written by torch.cuda.memory._dump_snapshot()",
                memory_snapshot::sniff, memory_snapshot::import,
                "the file is damaged or cut off: copy it again, or dump it again"},
-      Importer{kMemoryStatsImporter, "torch.cuda.memory_stats() as JSON", memory_stats::sniff, memory_stats::import,
-               "the file is damaged or cut off: write it again with json.dump"},
+      Importer{kMemoryStatsImporter, "torch.cuda.memory_stats() as JSON, of one GPU or several", memory_stats::sniff,
+               memory_stats::import, "the file is damaged or cut off: write it again with json.dump"},
       Importer{kTrtexecImporter,
                "TensorRT's trtexec as JSON: --exportTimes, --exportProfile, --exportLayerInfo, one or more",
                trtexec::sniff, trtexec::import,
                "the file is damaged or cut off: copy it again, or let trtexec end before it is read"},
+      Importer{kProtonImporter, "Triton's profiler Proton: .hatchet files (JSON), one or more", proton::sniff,
+               proton::import, "the file is damaged or cut off: copy it again, or let proton.finalize() write it"},
   };
   return kImporters;
 }

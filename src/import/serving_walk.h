@@ -21,7 +21,8 @@ inline bool is_container(Token token) { return token == Token::kObject || token 
 // Functions that return a bool answer false where the document cannot be read further, and have counted why.
 class DocumentWalk {
  protected:
-  DocumentWalk(InputFile& input, Diagnostics& diagnostics) : json_(input), diagnostics_(diagnostics) {}
+  DocumentWalk(InputFile& input, Diagnostics& diagnostics, size_t nesting_max = JsonStream::kNestingMax)
+      : json_(input, nesting_max), diagnostics_(diagnostics) {}
   ~DocumentWalk() = default;
 
   // ---- places and remarks ----

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "import/serving_walk.h"
+#include "import/source_name.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::trtexec {
@@ -66,14 +67,11 @@ struct ListEntry {
 class TrtexecReader : serving::DocumentWalk {
  public:
   TrtexecReader(InputFile& input, Trace& trace)
-      : DocumentWalk(input, trace.diagnostics), trace_(trace), builder_(trace), first_time_(trace.layer_times.size()) {
-    std::string file = input.name().substr(input.name().rfind('/') + 1);
-    // Files of one name in several folders stay apart.
-    int64_t same = 1;
-    for (const std::string& earlier : trace.source.files) same += earlier.substr(earlier.rfind('/') + 1) == file;
-    if (same > 1) file += fmt::format(" ({})", same);
-    source_ = builder_.text(file);
-  }
+      : DocumentWalk(input, trace.diagnostics),
+        trace_(trace),
+        builder_(trace),
+        source_(builder_.text(source_name(input, trace))),
+        first_time_(trace.layer_times.size()) {}
 
   // How many layers and queries there were.
   size_t read() {
@@ -320,7 +318,7 @@ class TrtexecReader : serving::DocumentWalk {
 
   Trace& trace_;
   TraceBuilder builder_;
-  StringId source_ = StringId::kEmpty;
+  StringId source_;
   size_t first_time_;
   size_t rows_ = 0;
   int64_t iterations_ = -1;

@@ -205,6 +205,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_servers,
                           text_nccl,
                           text_engine,
+                          text_proton,
                           text_launch_sites,
                           text_memory,
                           text_allocators,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,7 @@ std::string history_line(const AllocatorRecord& row, const RenderOptions& option
     if (row.history_peak_bytes)
       out += fmt::format("; most in use {} at {}", format_bytes(*row.history_peak_bytes),
                          format_ms(row.history_peak_ms.value_or(0)));
+    if (row.history_peak_ranges) out += ", in " + printable(*row.history_peak_ranges);
     if (row.before_history_bytes && *row.before_history_bytes > 0)
       out += fmt::format("; {} in use before its first event", format_bytes(*row.before_history_bytes));
     if (row.unmatched_frees.value_or(0) > 0)
@@ -107,6 +109,27 @@ std::string largest_table(const Report& report, size_t most, const RenderOptions
   return table.empty() ? std::string() : "  largest blocks:\n" + table.render("  ", options);
 }
 
+std::string memory_ranges_table(const Report& report, size_t most, const RenderOptions& options, const Ink& ink) {
+  TextTable table({{"GPU", kLeft, 0, 3},
+                   {"range of the program", kLeft, options.width > 100 ? size_t{56} : size_t{34}},
+                   {"times", kRight, 0, 1},
+                   {"total", kRight, 0, 1},
+                   {"most in use"},
+                   {"change", kRight, 0, 2}});
+  const auto signed_bytes = [](double bytes) { return (bytes < 0 ? "-" : "+") + format_bytes(std::abs(bytes)); };
+  size_t shown = 0;
+  for (const MemoryRangeRecord& row : report.memory_ranges) {
+    if (++shown > most) break;
+    table.add_row({std::to_string(row.device), printable(row.name), format_count(static_cast<double>(row.ranges)),
+                   row.total_ms ? format_ms(*row.total_ms) : std::string("-"), bytes_or_dash(row.peak_bytes),
+                   row.change_bytes ? signed_bytes(*row.change_bytes) : std::string("-")});
+  }
+  if (table.empty()) return {};
+  const size_t all = report.memory_ranges.size();
+  return "  within ranges of the program:\n" + table.render("  ", options) +
+         (all > most ? ink.dim(fmt::format("  {} more: --full\n", all - most)) : "");
+}
+
 std::string failures_table(const Report& report, size_t most, const RenderOptions& options) {
   TextTable table({{"GPU", kLeft, 0, 2},
                    {"at"},
@@ -140,6 +163,7 @@ std::string text_allocators(const Report& report, const RenderOptions& options, 
                                 [](const MemoryPlaceRecord& row) { return row.moment == "peak"; });
   if (peak) out += places_table(report, "peak", most, options, ink);
   if (!peak || !options.one_page) out += places_table(report, "snapshot", most, options, ink);
+  out += memory_ranges_table(report, most, options, ink);
   if (!options.one_page) out += largest_table(report, most, options);
   return out + "\n";
 }

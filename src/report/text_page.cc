@@ -334,7 +334,7 @@ std::string text_page(const Report& report, std::string_view head, const RenderO
   if (!profiled) out += "\n";
   out += text_profiled_kernels(report, options, ink) + text_logged_products(report, options, ink) +
          text_client_runs(report, options, ink) + text_servers(report, options, ink) + text_nccl(report, options, ink) +
-         text_engine(report, options, ink) + text_allocators(report, options, ink) +
+         text_engine(report, options, ink) + text_proton(report, options, ink) + text_allocators(report, options, ink) +
          text_what_ifs(report, options, ink);
   out += readings ? text_measured(report, options, ink)
                   : stage_lines(report, options, ink) + text_ranks(report, options, ink) +

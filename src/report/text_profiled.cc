@@ -37,11 +37,20 @@ std::string engine_in_words(const Report& report) {
   return out + " of an engine of TensorRT";
 }
 
+std::string proton_in_words(const Report& report) {
+  int64_t launches = 0;
+  for (const ProtonProfileRecord& row : report.proton_profiles) launches += row.launches;
+  return fmt::format("{} launches of {} kernels in {} scopes by Proton", format_count(static_cast<double>(launches)),
+                     format_count(static_cast<double>(report.proton_kernels.size())),
+                     format_count(static_cast<double>(report.proton_scopes.size())));
+}
+
 }  // namespace
 
 bool profiled_alone(const Report& report) {
   return (!report.profiled_kernels.empty() || !report.logged_products.empty() || !report.client_runs.empty() ||
-          !report.metrics_pages.empty() || nccl_lines(report) || !report.allocators.empty() || engine_lines(report)) &&
+          !report.metrics_pages.empty() || nccl_lines(report) || !report.allocators.empty() || engine_lines(report) ||
+          !report.proton_profiles.empty()) &&
          report.stages.empty();
 }
 
@@ -66,6 +75,7 @@ std::string alone_text(const Report& report) {
                        communicators.size() == 1 ? "" : "s");
   }
   if (engine_lines(report)) out += (out.empty() ? "" : ", ") + engine_in_words(report);
+  if (!report.proton_profiles.empty()) out += (out.empty() ? "" : ", ") + proton_in_words(report);
   const size_t allocators = report.allocators.size();
   if (allocators > 0)
     out +=

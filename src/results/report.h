@@ -474,6 +474,11 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<EngineLatencyRecord>>, engine_latency, "", "Of TensorRT's trtexec; left out without it")  \
   F(IfAny<std::vector<EngineProfileRecord>>, engine_profiles, "", "Of the same; left out without it")           \
   F(IfAny<std::vector<EngineLayerRecord>>, engine_layers, "", "Of the same; left out without it")               \
+  F(IfAny<std::vector<ProtonProfileRecord>>, proton_profiles, "", "Of Triton's Proton; left out without it")    \
+  F(IfAny<std::vector<ProtonGpuRecord>>, proton_gpus, "", "Of the same; left out without it")                   \
+  F(IfAny<std::vector<ProtonScopeRecord>>, proton_scopes, "", "Of the same; left out without it")               \
+  F(IfAny<std::vector<ProtonKernelRecord>>, proton_kernels, "", "Of the same; left out without it")             \
+  F(IfAny<std::vector<ProtonMetricRecord>>, proton_metrics, "", "Of the same; left out without it")             \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \
@@ -492,6 +497,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<AllocatorRecord>>, allocators, "", "Of snapshots of PyTorch's memory; left out without")  \
   F(IfAny<std::vector<MemoryPlaceRecord>>, memory_places, "", "Of the same; left out without")                  \
   F(IfAny<std::vector<LargestBlockRecord>>, largest_blocks, "", "Of the same; left out without")                \
+  F(IfAny<std::vector<MemoryRangeRecord>>, memory_ranges, "", "Of the same; left out without")                  \
   F(IfAny<std::vector<MemoryFailureRecord>>, out_of_memory, "", "Of the same; left out without")                \
   F(std::optional<OverheadReport>, overhead, "", "What recording cost")                                         \
   F(std::vector<Finding>, findings, "", "The most important first")                                             \

@@ -1,5 +1,5 @@
 // Rows of a report that only files of other tools fill: Nsight Compute, logs of cuBLAS and NCCL, benchmarks and metrics
-// pages of servers, PyTorch's memory snapshots, TensorRT's trtexec.
+// pages of servers, PyTorch's memory snapshots, TensorRT's trtexec, Triton's Proton.
 #pragma once
 
 #include <string>
@@ -248,6 +248,7 @@ LLMPROF_RECORD(NcclWarningRecord, "nccl_warnings", "Warnings in NCCL's log", LLM
   F(OptInt, unmatched_frees, "", "Frees in it of blocks that were allocated before it")                             \
   F(OptDouble, history_peak_bytes, "bytes", "Most that was asked for and in use within it")                         \
   F(OptDouble, history_peak_ms, "ms", "When, since its first event")                                                \
+  F(OptText, history_peak_ranges, "", "Ranges of the program around that, outermost first, with > between")         \
   F(OptDouble, peak_allocated_bytes, "bytes", "By the statistics: most in blocks that tensors use, of the process") \
   F(OptDouble, peak_requested_bytes, "bytes", "By the statistics: most that was asked for")                         \
   F(OptDouble, peak_active_bytes, "bytes", "By the statistics: most of active_bytes")                               \
@@ -275,6 +276,17 @@ LLMPROF_RECORD(MemoryPlaceRecord, "memory_places", "Memory in use by the Python 
   F(OptDouble, allocated_ms, "ms", "When, since the first event of the history; none where it is older") \
   F(std::string, place, "", "file:line function; [before the history], [no Python code]")
 LLMPROF_RECORD(LargestBlockRecord, "largest_blocks", "The largest blocks in use", LLMPROF_LARGEST_BLOCK_FIELDS)
+
+#define LLMPROF_MEMORY_RANGE_FIELDS(F)                                                   \
+  F(int64_t, device, "", "CUDA device ordinal")                                          \
+  F(std::string, name, "", "Name")                                                       \
+  F(int64_t, ranges, "", "Times that it was entered within the history")                 \
+  F(int64_t, open, "", "Of them those that were open at the snapshot")                   \
+  F(OptDouble, total_ms, "ms", "Length of the others")                                   \
+  F(OptDouble, peak_bytes, "bytes", "Most that was asked for and in use in one of them") \
+  F(OptDouble, change_bytes, "bytes", "In use at their ends less that at their starts, added up")
+LLMPROF_RECORD(MemoryRangeRecord, "memory_ranges", "Ranges of the program in a history of PyTorch's allocator",
+               LLMPROF_MEMORY_RANGE_FIELDS)
 
 #define LLMPROF_MEMORY_FAILURE_FIELDS(F)                             \
   F(int64_t, device, "", "CUDA device ordinal")                      \
@@ -364,5 +376,86 @@ LLMPROF_RECORD(EngineLayerRecord, "engine_layers", "Layers of TensorRT engines, 
   F(int64_t, disagreeing, "", "Those whose parts have another sum")
 LLMPROF_RECORD(EngineLatencyRecord, "engine_latency", "Times of queries of a TensorRT engine",
                LLMPROF_ENGINE_LATENCY_FIELDS)
+
+// ---- Triton's profiler Proton ----
+
+#define LLMPROF_PROTON_PROFILE_FIELDS(F)                                                                     \
+  F(std::string, source, "", "File")                                                                         \
+  F(int64_t, nodes, "", "Scopes, Python frames and kernels in its tree")                                     \
+  F(int64_t, kernels, "", "Kernels by name and GPU")                                                         \
+  F(int64_t, launches, "", "Launches of all of them")                                                        \
+  F(OptDouble, time_ms, "ms", "Their time; none of a file without times")                                    \
+  F(OptDouble, metadata_ms, "ms", "Of it kernels that Proton's hook launched to compute metadata of others") \
+  F(OptDouble, flops, "FLOP", "What scopes and kernels state, added up")                                     \
+  F(OptDouble, bytes, "bytes", "The same of bytes")                                                          \
+  F(OptDouble, flops_time_ms, "ms", "Time of the kernels that stated FLOPs are of")                          \
+  F(OptDouble, bytes_time_ms, "ms", "Time of the kernels that stated bytes are of")                          \
+  F(OptInt, recorded_kernels, "", "Kernels that the recording beside has, by name; none without one")        \
+  F(OptInt, missing_kernels, "", "Kernels that it has not, or that could be one of several")                 \
+  F(OptDouble, missing_frac, "frac", "Share of the time in those")
+LLMPROF_RECORD(ProtonProfileRecord, "proton_profiles", "Files of Triton's Proton", LLMPROF_PROTON_PROFILE_FIELDS)
+
+#define LLMPROF_PROTON_GPU_FIELDS(F)                                                        \
+  F(std::string, source, "", "File")                                                        \
+  F(std::string, gpu, "", "Kind and number: CUDA 0")                                        \
+  F(OptText, arch, "", "Architecture: 90 for compute capability 9.0")                       \
+  F(OptInt, sms, "", "Streaming multiprocessors")                                           \
+  F(OptDouble, clock_mhz, "MHz", "Highest clock")                                           \
+  F(OptDouble, memory_clock_mhz, "MHz", "Highest clock of the memory")                      \
+  F(OptInt, bus_bits, "bits", "Width of the memory's bus")                                  \
+  F(OptDouble, peak_gbs, "GB/s", "2 x memory clock x bus width, as proton-viewer takes it") \
+  F(int64_t, launches, "", "Launches of kernels on it")                                     \
+  F(OptDouble, time_ms, "ms", "Their time")
+LLMPROF_RECORD(ProtonGpuRecord, "proton_gpus", "GPUs of Proton's files", LLMPROF_PROTON_GPU_FIELDS)
+
+#define LLMPROF_PROTON_SCOPE_FIELDS(F)                                                                               \
+  F(std::string, source, "", "File")                                                                                 \
+  F(std::string, path, "", "Scopes or Python frames around it and itself, with > between; cut at the front if long") \
+  F(std::string, name, "", "Scope, Python frame, or kernel with others below it")                                    \
+  F(int64_t, depth, "", "Scopes around it")                                                                          \
+  F(int64_t, launches, "", "Launches of kernels in it and below")                                                    \
+  F(OptDouble, time_ms, "ms", "Their time: inclusive")                                                               \
+  F(OptDouble, frac, "frac", "Share of the file's time")                                                             \
+  F(int64_t, own_launches, "", "Of them those of no scope below")                                                    \
+  F(OptDouble, own_ms, "ms", "Their time: exclusive; of all rows of a file it adds up to its time")                  \
+  F(OptDouble, flops, "FLOP", "What it and what is below state, added up")                                           \
+  F(OptText, flops_of, "", "Widths that they are stated for: 16, or 8+16; empty where none is named")                \
+  F(OptDouble, flops_time_ms, "ms", "Time of the kernels that the FLOPs are of")                                     \
+  F(OptDouble, tflops, "TFLOP/s", "flops / flops_time_ms")                                                           \
+  F(OptDouble, bytes, "bytes", "As flops")                                                                           \
+  F(OptDouble, bytes_time_ms, "ms", "Time of the kernels that the bytes are of")                                     \
+  F(OptDouble, gbs, "GB/s", "bytes / bytes_time_ms")
+LLMPROF_RECORD(ProtonScopeRecord, "proton_scopes", "Scopes of Proton in the order of the tree, the most time first",
+               LLMPROF_PROTON_SCOPE_FIELDS)
+
+#define LLMPROF_PROTON_KERNEL_FIELDS(F)                                                           \
+  F(std::string, source, "", "File")                                                              \
+  F(std::string, name, "", "Kernel")                                                              \
+  F(OptText, gpu, "", "Kind and number of the GPU: CUDA 0")                                       \
+  F(int64_t, launches, "", "Launches of it in all scopes")                                        \
+  F(double, time_ms, "ms", "Their time")                                                          \
+  F(OptDouble, frac, "frac", "Share of the file's time")                                          \
+  F(OptDouble, mean_us, "us", "time_ms / launches")                                               \
+  F(int64_t, places, "", "Places of the tree at which it was launched")                           \
+  F(OptText, main_path, "", "Scopes around the place with most of its time, as in proton_scopes") \
+  F(OptDouble, flops, "FLOP", "What is stated for it, or for a scope that holds nothing else")    \
+  F(OptText, flops_of, "", "Widths that they are stated for, as in proton_scopes")                \
+  F(OptDouble, flops_time_ms, "ms", "Time of the launches that the FLOPs are of")                 \
+  F(OptDouble, tflops, "TFLOP/s", "flops / flops_time_ms")                                        \
+  F(OptDouble, bytes, "bytes", "As flops")                                                        \
+  F(OptDouble, bytes_time_ms, "ms", "Time of the launches that the bytes are of")                 \
+  F(OptDouble, gbs, "GB/s", "bytes / bytes_time_ms")                                              \
+  F(OptInt, recorded_calls, "", "Times that it ran in the recording beside, by name")             \
+  F(OptDouble, recorded_us, "us", "Its mean duration there")
+LLMPROF_RECORD(ProtonKernelRecord, "proton_kernels", "Kernels by Proton over all scopes, the most time first",
+               LLMPROF_PROTON_KERNEL_FIELDS)
+
+#define LLMPROF_PROTON_METRIC_FIELDS(F)                                           \
+  F(std::string, source, "", "File")                                              \
+  F(std::string, path, "", "Scope or kernel that has it, as in proton_scopes")    \
+  F(std::string, metric, "", "As the file has it: num_samples, cycles, a user's") \
+  F(double, value, "", "Of it alone, without what is below")
+LLMPROF_RECORD(ProtonMetricRecord, "proton_metrics", "Other metrics of Proton's scopes and kernels",
+               LLMPROF_PROTON_METRIC_FIELDS)
 
 }  // namespace llmprof

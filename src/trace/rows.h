@@ -29,6 +29,7 @@ using WorkId = RowId<struct Works>;
 using StepId = RowId<struct Steps>;
 using ProfiledKernelId = RowId<struct ProfiledKernels>;
 using ClientRequestId = RowId<struct ClientRequests>;
+using ProtonNodeId = RowId<struct ProtonNodes>;
 
 // ---- enumerations stored as columns ------------------------------------------------------------------------------
 

@@ -523,10 +523,14 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(ScrapedValues, scraped_values)       \
   T(MemoryBlocks, memory_blocks)         \
   T(MemoryFailures, memory_failures)     \
+  T(MemoryRanges, memory_ranges)         \
   T(AllocatorFigures, allocator_figures) \
   T(InspectedLayers, inspected_layers)   \
   T(LayerTimes, layer_times)             \
-  T(EngineQueries, engine_queries)
+  T(EngineQueries, engine_queries)       \
+  T(ProtonNodes, proton_nodes)           \
+  T(ProtonMetrics, proton_metrics)       \
+  T(ProtonGpus, proton_gpus)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \

@@ -1,5 +1,6 @@
 // Tables that only files of other tools fill (Nsight Compute, logs of cuBLAS, benchmarks and metrics pages of servers,
-// PyTorch's memory snapshots, TensorRT's trtexec). Their rows have no place in time, unless a column says so.
+// PyTorch's memory snapshots, TensorRT's trtexec, Triton's Proton). Their rows have no place in time, unless a column
+// says so.
 #pragma once
 
 #include "trace/rows.h"
@@ -119,6 +120,15 @@ LLMPROF_TABLE(MemoryBlocks, "memory_blocks", "Blocks of PyTorch's allocator at a
   C(StringId, place, "", "Innermost Python code that asked and is not PyTorch's own; empty if absent")
 LLMPROF_TABLE(MemoryFailures, "memory_failures", "Allocations that found no memory", LLMPROF_MEMORY_FAILURE_COLUMNS)
 
+#define LLMPROF_MEMORY_RANGE_COLUMNS(C)                                     \
+  C(StringId, source, "", "File that it is from")                           \
+  C(TimeNs, start_ns, "ns", "When it began")                                \
+  C(LengthNs, dur_ns, "ns", "Length, -1 if it was open at the snapshot")    \
+  C(DeviceOrdinal, device, "", "CUDA device that was chosen when it began") \
+  C(StringId, name, "", "Name")
+LLMPROF_TABLE(MemoryRanges, "memory_ranges", "Ranges of the program (record_function) in a snapshot's history",
+              LLMPROF_MEMORY_RANGE_COLUMNS)
+
 #define LLMPROF_ALLOCATOR_FIGURE_COLUMNS(C)                                           \
   C(StringId, source, "", "File that it is from")                                     \
   C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 where the file does not say") \
@@ -162,5 +172,33 @@ LLMPROF_TABLE(LayerTimes, "layer_times", "Times of layers by TensorRT's profiler
   C(int64_t, end_to_end_ns, "ns", "From the start of its first copy to the end of its last, -1 if absent")
 LLMPROF_TABLE(EngineQueries, "engine_queries", "Queries of a TensorRT engine, as trtexec timed them",
               LLMPROF_ENGINE_QUERY_COLUMNS)
+
+// Trees of Triton's profiler Proton: scopes, Python frames and kernels. A node stands behind the one that it is below.
+#define LLMPROF_PROTON_NODE_COLUMNS(C)                                                 \
+  C(StringId, source, "", "File that it is from")                                      \
+  C(ProtonNodeId, parent, "", "Row in proton_nodes; empty at the root")                \
+  C(StringId, name, "", "Scope, Python frame or kernel")                               \
+  C(int64_t, own_ns, "ns", "Time of its launches (time), -1 where it is no kernel")    \
+  C(int64_t, launches, "", "Launches of the kernel (count), -1 where it is no kernel") \
+  C(StringId, gpu, "", "Kind and number of the GPU: CUDA 0; empty if absent")
+LLMPROF_TABLE(ProtonNodes, "proton_nodes", "Scopes and kernels of Triton's Proton, in the order of the tree",
+              LLMPROF_PROTON_NODE_COLUMNS)
+
+#define LLMPROF_PROTON_METRIC_COLUMNS(C)                                        \
+  C(Always<ProtonNodeId>, node, "", "Row in proton_nodes")                      \
+  C(StringId, name, "", "As the file has it: flops16, bytes, num_samples, ...") \
+  C(double, value, "", "Of the node alone, without what is below it")
+LLMPROF_TABLE(ProtonMetrics, "proton_metrics", "Metrics of Proton's scopes and kernels but their time and count",
+              LLMPROF_PROTON_METRIC_COLUMNS)
+
+#define LLMPROF_PROTON_GPU_COLUMNS(C)                                                    \
+  C(StringId, source, "", "File that it is from")                                        \
+  C(StringId, gpu, "", "Kind and number: CUDA 0")                                        \
+  C(StringId, arch, "", "Architecture: 90 for compute capability 9.0")                   \
+  C(int64_t, sms, "", "Streaming multiprocessors (num_sms), -1 if absent")               \
+  C(int64_t, clock_khz, "kHz", "Highest clock (clock_rate), -1 if absent")               \
+  C(int64_t, memory_clock_khz, "kHz", "Of the memory (memory_clock_rate), -1 if absent") \
+  C(int64_t, bus_bits, "bits", "Width of the memory's bus (bus_width), -1 if absent")
+LLMPROF_TABLE(ProtonGpus, "proton_gpus", "GPUs as Proton's files describe them", LLMPROF_PROTON_GPU_COLUMNS)
 
 }  // namespace llmprof

@@ -13,6 +13,7 @@ import gzip
 import json
 import pathlib
 import pickle
+import random
 import resource
 import subprocess
 import sys
@@ -182,6 +183,128 @@ def check_recording(binary):
     expect(alone["device"] is None and alone["reserved_bytes"] == row["reserved_bytes"], "statistics alone")
 
 
+def nested(flat):
+    out = {}
+    for name, value in flat.items():
+        at = out
+        *around, last = name.split(".")
+        for key in around:
+            at = at.setdefault(key, {})
+        at[last] = value
+    return out
+
+
+def check_statistics(binary, folder):
+    """Statistics of several GPUs in each form, alone, beside a snapshot and beside a recording."""
+    flat = json.loads((INPUTS / "memory_stats.json").read_text())
+    of = [{name: value * factor for name, value in flat.items()} for factor in (1, 3, 7)]
+    file = folder / "statistics.json"
+
+    def rows(what, *beside):
+        file.write_text(json.dumps(what))
+        return report_of(binary, *beside, file)["allocators"]
+
+    def expect_rows(found, devices, what):
+        got = [(row["device"], row["peak_allocated_bytes"], row["reserved_bytes"]) for row in found]
+        wanted = [(device, one["allocated_bytes.all.peak"], one["reserved_bytes.all.current"]) for device, one in devices]
+        expect(got == wanted, f"{what}: {got}, not {wanted}")
+
+    expect_rows(rows(of), list(enumerate(of)), "a list")
+    expect_rows(rows([nested(one) for one in of]), list(enumerate(of)), "a list of nested ones")
+    expect_rows(rows([of[0], {}, of[2]]), [(0, of[0]), (2, of[2])], "a GPU that was not used")
+    expect_rows(rows({"cuda:3": of[1], "0": nested(of[0])}), [(0, of[0]), (3, of[1])], "an object")
+    expect_rows(rows([of[1]]), [(0, of[1])], "a list of one")
+    # Beside the snapshot of GPU 0: its row has the statistics of GPU 0, and GPU 1 a row of its own.
+    snapshot = INPUTS / "memory_snapshot.pickle.gz"
+    [first, second] = rows(of[:2], snapshot)
+    [without] = report_of(binary, snapshot)["allocators"]
+    expect((first["device"], first["live_blocks"], first["peak_allocated_bytes"]) == (0, without["live_blocks"], of[0]["allocated_bytes.all.peak"]), f"{first}")
+    expect_rows([second], [(1, of[1])], "the GPU that the snapshot has not")
+    [one, other] = rows({"cuda:1": of[1]}, snapshot)
+    expect(one["peak_allocated_bytes"] is None and one["device"] == 0 and other["device"] == 1, "statistics of another GPU than the snapshot")
+    recording = INPUTS / "pipeline_two_gpus.json.gz"
+    expect_rows(rows(of[:2], recording), list(enumerate(of[:2])), "beside a recording")
+    file.write_text(json.dumps([3, of[1], "x"]))
+    wrong = report_of(binary, file)
+    expect_rows(wrong["allocators"], [(1, of[1])], "elements that are none")
+    expect([(row["key"], row["count"]) for row in wrong["diagnostics"]] == [("malformed-event", 2)], f"{wrong['diagnostics']}")
+
+
+def levels_of(one):
+    """(time, in use behind it) of each allocation and free, from an empty allocator on."""
+    live, out = {}, []
+    for event in one.events:
+        if event["action"] == "alloc":
+            live[event["addr"]] = event["size"]
+        elif event["action"] == "free_requested":
+            live.pop(event["addr"], None)
+        else:
+            continue
+        out.append((event["time_us"], sum(live.values())))
+    return out
+
+
+def check_ranges(binary, folder, seed):
+    """Ranges that are drawn at random, nested and not, are written as PyTorch writes them: a START and an END of each."""
+    rng = random.Random(seed)
+    allocators = memory_recordings.small(seed, devices=2, steps=300)
+    snapshot = memory_recordings.snapshot_of(allocators)
+    ranges, marks = [], []
+    times = sorted(event["time_us"] for one in allocators for event in one.events)
+    for number in range(40):
+        device = rng.randrange(2)
+        start, end = sorted(rng.choices(times, k=2))
+        name = f"range {number % 7}" + "x" * 300 * (number == 5)
+        # Two of one name and GPU that overlap cannot be told apart: END has a name alone.
+        if any(other[:2] == (name, device) and start <= other[3] and other[2] <= end for other in ranges):
+            continue
+        ranges.append((name, device, start, end))
+        marks += [(start, 0, {"name": name, "stage": "START"}, device), (end, 1, {"name": name, "stage": "END"}, device)]
+    for name, device, start in (("open", 0, times[len(times) // 2]), ("open", 1, times[3])):
+        ranges.append((name, device, start, None))
+        marks.append((start, 0, {"name": name, "stage": "START"}, device))
+    marks.append((times[5], 1, {"name": "began before", "stage": "END"}, 0))
+    marks.append((times[5], 1, {"user": "noted down"}, 0))
+    marks.sort(key=lambda mark: mark[:2])
+    snapshot["external_annotations"] = [{**entry, "device": device, "time_us": time} for time, _, entry, device in marks]
+    file = folder / "ranges.pickle"
+    file.write_bytes(pickle.dumps(snapshot, protocol=2))
+    report = report_of(binary, file)
+    expect(not report["diagnostics"], f"ranges {seed}: {report['diagnostics']}")
+    [rows] = tables_of(binary, file, "memory_ranges")
+    expect(len(rows) == len(ranges), f"ranges {seed}: {len(rows)} rows, {len(ranges)} ranges")
+    wanted = {}
+    for name, device, start, end in ranges:
+        levels = levels_of(allocators[device])
+        at_start = max((pair for pair in enumerate(levels) if pair[1][0] < start), default=(0, (0, 0)))[1][1]
+        inside = [level for time, level in levels if time >= start and (end is None or time <= end)]
+        row = wanted.setdefault((device, name[:200]), [0, 0, 0.0, 0, 0])
+        row[0] += 1
+        row[1] += end is None
+        row[2] += 0 if end is None else (end - start) / 1000
+        row[3] = max(row[3], at_start, *inside) if inside else max(row[3], at_start)
+        row[4] += (inside[-1] if inside else at_start) - at_start
+    got = {(row["device"], row["name"]): [row["ranges"], row["open"], round(row["total_ms"] or 0, 6), row["peak_bytes"], row["change_bytes"]]
+           for row in report["memory_ranges"]}
+    wanted = {key: [*row[:2], round(row[2], 6), *row[3:]] for key, row in wanted.items()}
+    expect(got == wanted, f"ranges {seed}: {[(key, got.get(key), row) for key, row in wanted.items() if got.get(key) != row][:3]}")
+    for device, one in enumerate(allocators):
+        best = max(level for _, level in levels_of(one))
+        moment = next(time for time, level in levels_of(one) if level == best)
+        around = sorted((start, -(end or 1 << 62), name[:200]) for name, of, start, end in ranges if of == device and start <= moment <= (end or 1 << 62))
+        [row] = [row for row in report["allocators"] if row["device"] == device]
+        expect(row["history_peak_ranges"] == (" > ".join(name for _, _, name in around) or None), f"ranges {seed}: around the peak {row['history_peak_ranges']}")
+    # Of a history that does not lead to the snapshot no levels are known.
+    snapshot["segments"] = []
+    file.write_bytes(pickle.dumps(snapshot, protocol=2))
+    cut = report_of(binary, file)
+    expect({row["peak_bytes"] for row in cut["memory_ranges"]} == {None} and all(row["history_peak_ranges"] is None for row in cut["allocators"]), "no levels")
+    snapshot["external_annotations"] += [{"name": "x", "stage": "START", "device": -2, "time_us": 5}, {"stage": "END", "device": 0, "time_us": 5}]
+    file.write_bytes(pickle.dumps(snapshot, protocol=2))
+    keys = [(row["key"], row["count"]) for row in report_of(binary, file)["diagnostics"]]
+    expect(keys == [("missing-field", 2)], f"marks without a device or name: {keys}")
+
+
 def check_changed(binary, folder):
     """A sum that the blocks do not give is counted; a file that is cut keeps its blocks, and no levels."""
     [one] = memory_recordings.small(9)
@@ -254,6 +377,9 @@ def main():
             check_simulated(binary, folder, f"several GPUs {seed}", allocators)
             check_simulated(binary, folder, f"lost beginning {seed}", memory_recordings.small(seed, steps=500), kept=150 + 40 * (seed - 10))
             check_simulated(binary, folder, f"blocks without frames {seed}", memory_recordings.small(seed, steps=500), kept=300, with_frames=False)
+        check_statistics(binary, folder)
+        for seed in range(20, 26):
+            check_ranges(binary, folder, seed)
         check_changed(binary, folder)
         check_hostile(binary, folder, args.sanitized)
     for problem in problems:

@@ -105,6 +105,11 @@ export function make_pages({ binary, source, web, folder }) {
     ['analyze', ...['profile', 'layers', 'times'].map((what) => join(inputs, `trtexec_${what}.json`))],
   );
   page(
+    'proton',
+    ['answer', 'proton_scopes', 'proton_kernels', 'proton_metrics', 'proton_profiles', 'proton_gpus', ...of_servers],
+    ['analyze', ...['scopes', 'python'].map((what) => join(inputs, `proton_${what}.hatchet`))],
+  );
+  page(
     'allocator',
     ['answer', 'allocators', 'memory_places', 'largest_blocks', 'memory', 'recording', 'unknown', 'diagnostics'],
     ['analyze', join(inputs, 'memory_snapshot.pickle.gz'), join(inputs, 'memory_stats.json')],

@@ -111,12 +111,18 @@ function facts(page: Page): HTMLElement {
   const figures = rows_of(data['engine_latency']).length;
   if (layers > 0 && !recorded) add(linked('#engine_layers', `${layers} layers of an engine`, 'measured'));
   if (figures > 0 && !recorded) add(linked('#engine_latency', 'queries of an engine', 'measured'));
+  const launches = rows_of(data['proton_profiles']).reduce((sum, row) => sum + (number_of(row['launches']) ?? 0), 0);
+  const scopes = rows_of(data['proton_scopes']).length;
+  if (launches > 0 && !recorded)
+    add(linked('#proton_kernels', `${format_count(launches)} launches of kernels`, 'measured'));
+  if (scopes > 0 && !recorded) add(linked('#proton_scopes', `${scopes} scopes`, 'measured'));
   const allocators = rows_of(data['allocators']).length;
   if (allocators > 0 && !recorded)
     add(linked('#allocators', `PyTorch's memory on ${allocators} GPU${allocators === 1 ? '' : 's'}`, 'counted'));
   if (
     recorded !== null &&
-    (recorded > 0 || profiled + logged + runs + pages + ranks + operations + layers + figures + allocators === 0)
+    (recorded > 0 ||
+      profiled + logged + runs + pages + ranks + operations + layers + figures + scopes + allocators === 0)
   )
     add(linked('#recording', `${format_ms(recorded)} recorded`, 'measured'));
   return el('p', { class: 'facts' }, ...parts);
@@ -499,6 +505,12 @@ const WITHOUT_STEPS = [
     why: 'What trtexec exports has no steps to judge: ',
     what: 'its queries',
     from: 'measured by trtexec',
+  },
+  {
+    table: 'proton_scopes',
+    why: 'Proton adds launches up and has no steps to judge: ',
+    what: 'its scopes and kernels',
+    from: "measured by Triton's Proton",
   },
   {
     table: 'nccl_operations',

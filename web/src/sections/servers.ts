@@ -1,5 +1,5 @@
-// What clients of a server saw, what its metrics pages count, what NCCL's log and its Inspector say, engines of TensorRT, and
-// the state of an allocator.
+// What clients of a server saw, what its metrics pages count, what NCCL's log and its Inspector say, engines of TensorRT,
+// scopes and kernels of Proton, and the state of an allocator.
 import type { Page } from '../page';
 import { rows_of, type Row } from '../result';
 
@@ -17,8 +17,13 @@ const tables = [
   'engine_latency',
   'engine_layers',
   'engine_profiles',
+  'proton_scopes',
+  'proton_kernels',
+  'proton_metrics',
+  'proton_profiles',
+  'proton_gpus',
 ];
-const of_allocators = ['allocators', 'out_of_memory', 'memory_places', 'largest_blocks'];
+const of_allocators = ['allocators', 'out_of_memory', 'memory_places', 'memory_ranges', 'largest_blocks'];
 
 /** Whether there is nothing else: no steps of a GPU, no kernels and no products. */
 export const of_servers_alone = (data: Row): boolean =>
