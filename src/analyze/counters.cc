@@ -1,12 +1,15 @@
 #include "analyze/counters.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "analyze/groups.h"
+#include "trace/readings_placed.h"
 
 namespace llmprof {
 namespace {
@@ -188,6 +191,15 @@ double Readings::integral(int64_t start_ns, int64_t end_ns) const {
 void Readings::collect(int64_t start_ns, int64_t end_ns, std::vector<double>& out) const {
   size_t i = static_cast<size_t>(std::lower_bound(times_.begin(), times_.end(), start_ns) - times_.begin());
   for (; i < times_.size() && times_[i] < end_ns; ++i) out.push_back(values_[i]);
+}
+
+int64_t readings_uncertain_ns(const Trace& trace) {
+  const auto fact = trace.metadata.find(std::string(kReadingsUncertainNs));
+  if (fact == trace.metadata.end()) return 0;
+  constexpr int64_t kMost = 60'000'000'000;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(fact->second.data(), fact->second.data() + fact->second.size(), value);
+  return error == std::errc() ? std::clamp<int64_t>(value, 0, kMost) : 0;
 }
 
 NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {

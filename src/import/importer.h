@@ -47,6 +47,10 @@ inline constexpr std::string_view kNcclInspectorImporter = "nccl-inspector";
 // The importer of what TensorRT's trtexec exports.
 inline constexpr std::string_view kTrtexecImporter = "trtexec";
 
+// The importers of what nvidia-smi logs.
+inline constexpr std::string_view kDmonImporter = "dmon";
+inline constexpr std::string_view kSmiQueryImporter = "smi-query";
+
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
 
@@ -56,9 +60,9 @@ Status import_input(InputFile& input, Trace& trace);
 
 // Opens, sniffs, imports and finishes (sorts, checks) one path: a file, or the session folder of `llmprof run`. Errors
 // say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute, logs of cuBLAS,
-// results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator and exports
-// of TensorRT's trtexec may stand beside a recording. Several recordings are those of ranks of one job
-// (import/ranks.h).
+// results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator exports of
+// TensorRT's trtexec and logs of nvidia-smi may stand beside a recording. Several recordings are those of ranks of one
+// job (import/ranks.h).
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.
