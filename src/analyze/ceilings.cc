@@ -69,7 +69,9 @@ std::optional<ClockRange> observed_clock(const Trace& trace, int32_t ordinal) {
     CounterSums sums;
     CounterSamples(trace, ordinal, {}).add(window.start_ns, window.end_ns, sums);
     for (const float hz : sums.clocks_hz) clocks.push_back(static_cast<double>(hz) / 1e6);
-    if (clocks.empty()) NvmlReadings(trace, ordinal).sm_clock_mhz.collect(window.start_ns, window.end_ns, clocks);
+    const int64_t half = readings_uncertain_ns(trace) / 2;
+    if (clocks.empty() && window.end_ns - window.start_ns > 2 * half)
+      NvmlReadings(trace, ordinal).sm_clock_mhz.collect(window.start_ns + half, window.end_ns - half, clocks);
   }
   const std::optional<SampleSummary> summary = summarize_samples(std::move(clocks));
   if (!summary) return std::nullopt;

@@ -1,12 +1,15 @@
 #include "analyze/counters.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "analyze/groups.h"
+#include "trace/readings_placed.h"
 
 namespace llmprof {
 namespace {
@@ -190,6 +193,15 @@ std::vector<int64_t> Readings::collect(int64_t start_ns, int64_t end_ns, std::ve
   const auto last = std::lower_bound(first, times_.end(), end_ns);
   for (auto time = first; time != last; ++time) out.push_back(values_[static_cast<size_t>(time - times_.begin())]);
   return {first, last};
+}
+
+int64_t readings_uncertain_ns(const Trace& trace) {
+  const auto fact = trace.metadata.find(std::string(kReadingsUncertainNs));
+  if (fact == trace.metadata.end()) return 0;
+  constexpr int64_t kMost = 60'000'000'000;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(fact->second.data(), fact->second.data() + fact->second.size(), value);
+  return error == std::errc() ? std::clamp<int64_t>(value, 0, kMost) : 0;
 }
 
 NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {

@@ -96,6 +96,10 @@ class Readings {
   std::vector<double> values_;
 };
 
+// How far apart the earliest and the latest moment lie at which a reading may have been taken; 0 where they are timed
+// exactly. A log beside a recording is placed by the resolution of its times.
+int64_t readings_uncertain_ns(const Trace& trace);
+
 struct NvmlReadings {
   NvmlReadings(const Trace& trace, int32_t device);
   std::vector<Row> rows;  // by time

@@ -9,6 +9,7 @@
 #include "analyze/clock_offset.h"
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
+#include "trace/readings_placed.h"
 #include "trace/throttle_known.h"
 
 namespace llmprof {
@@ -16,6 +17,8 @@ namespace {
 
 constexpr size_t kSeriesPoints = 120;
 constexpr size_t kEnergyReadingsMin = 5;
+// Readings that are placed to this part of the window give its energy: power at its edges may be any.
+constexpr int64_t kEnergyPlacedWithin = 100;
 // Shapes that say more than was executed at most: beyond the part of a stage that samples may leave out.
 constexpr double kExecutedMin = 0.95;
 
@@ -35,9 +38,11 @@ std::vector<double> in_mhz(const std::vector<float>& hz) {
   return out;
 }
 
-void fill_power(const Steps& steps, const NvmlReadings& nvml, const StageGroup& group, StageTiming& row) {
+void fill_power(const Steps& steps, const DeviceReadings& readings, const StageGroup& group, StageTiming& row) {
+  const NvmlReadings& nvml = readings.nvml;
   double energy_j = 0, seconds = 0;
   for (const Row s : group.steps) {
+    if (steps.end_ns[s] - steps.start_ns[s] < readings.uncertain_ns) return;
     if (!nvml.power_w.covers(steps.start_ns[s], steps.end_ns[s])) return;
     energy_j += nvml.power_w.integral(steps.start_ns[s], steps.end_ns[s]);
     seconds += static_cast<double>(steps.end_ns[s] - steps.start_ns[s]) / 1e9;
@@ -107,7 +112,9 @@ OptDouble mean_in(const Readings& readings, const Window& window) {
 
 void fill_series(const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
   const int64_t length = window.end_ns - window.start_ns;
-  const NvmlReadings& nvml = readings.nvml;
+  const NvmlReadings none(Trace(), -1);
+  const bool placed = readings.uncertain_ns <= length / static_cast<int64_t>(kSeriesPoints);
+  const NvmlReadings& nvml = placed ? readings.nvml : none;
   for (size_t p = 0; p < kSeriesPoints; ++p) {
     const auto edge = [&](size_t i) {
       return window.start_ns + static_cast<int64_t>(static_cast<double>(length) * static_cast<double>(i) /
@@ -200,6 +207,7 @@ OptDouble counted_energy(const NvmlReadings& nvml, const Window& window) {
 
 void fill_energy(const Context& context, const DeviceReadings& readings, const Window& window, TelemetryReport& out) {
   if (window.end_ns - window.start_ns < kEnergyStageNsMin) return;
+  if (readings.uncertain_ns > (window.end_ns - window.start_ns) / kEnergyPlacedWithin) return;
   const NvmlReadings& nvml = readings.nvml;
   if (const OptDouble counted = counted_energy(nvml, window)) {
     out.energy_j = counted;
@@ -259,6 +267,26 @@ OptDouble total_of(const TimeMean& rate, const StageGroup& group) {
   return *mean * wall_ns / 1e9;
 }
 
+// Logs of nvidia-smi beside the recording that are not placed, and what a placed one is too coarse for.
+void explain_placing(const Context& context, std::vector<CannotTell>& cannot_tell) {
+  const int64_t uncertain_ns = readings_uncertain_ns(context.trace);
+  for (const auto& [key, text] : context.trace.metadata) {
+    if (key.starts_with(kReadingsNotPlaced))
+      cannot_tell.push_back(
+          {fmt::format("What did {} read during the recording?", key.substr(kReadingsNotPlaced.size())), text,
+           "log around the recording, on its machine"});
+  }
+  const bool too_short =
+      std::any_of(context.groups.stages.begin(), context.groups.stages.end(), [&](const StageGroup& group) {
+        return !group.steps.empty() && median_step_ns(context.trace.steps, group) < uncertain_ns;
+      });
+  if (too_short)
+    cannot_tell.push_back({"Which clock and power did the GPU run at in the short stages?",
+                           fmt::format("readings are placed to {:g} ms only, which is longer than a step of them",
+                                       static_cast<double>(uncertain_ns) / 1e6),
+                           "log milliseconds, or record with `llmprof run`"});
+}
+
 OptInt sm_count(const Context& context, int64_t device) {
   const Devices& table = context.trace.devices;
   for (Row row = 0; row < table.size(); ++row)
@@ -315,7 +343,8 @@ void explain_measured_flops(const Report& report, std::vector<CannotTell>& canno
 
 DeviceReadings::DeviceReadings(const Trace& trace, int32_t device, const DeviceReport* report)
     : counters(trace, device, report != nullptr && report->device == device ? report->bytes_per_s : std::nullopt),
-      nvml(trace, device) {}
+      nvml(trace, device),
+      uncertain_ns(readings_uncertain_ns(trace)) {}
 
 void fill_stage_readings(const Context& context, const DeviceReadings& readings, const StageGroup& group,
                          StageTiming& row) {
@@ -339,14 +368,18 @@ void fill_stage_readings(const Context& context, const DeviceReadings& readings,
   }
   if (!row.sm_clock_mhz) {
     std::vector<double> clocks;
-    for (const Row s : group.steps) readings.nvml.sm_clock_mhz.collect(steps.start_ns[s], steps.end_ns[s], clocks);
+    const int64_t half = readings.uncertain_ns / 2;  // only what surely lies in the step
+    for (const Row s : group.steps)
+      if (steps.end_ns[s] - steps.start_ns[s] > 2 * half)
+        readings.nvml.sm_clock_mhz.collect(steps.start_ns[s] + half, steps.end_ns[s] - half, clocks);
     row.sm_clock_mhz = median(std::move(clocks));
   }
-  fill_power(steps, readings.nvml, group, row);
+  fill_power(steps, readings, group, row);
 }
 
 void analyze_telemetry(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Trace& trace = context.trace;
+  explain_placing(context, cannot_tell);
   if ((trace.gpu_samples.empty() && trace.nvml_samples.empty()) || trace.windows.empty()) {
     if (context.device != nullptr && context.device->cpu) {
       cannot_tell.push_back({"Which clock and power did the CPU run at, and how much memory traffic was there?",
@@ -377,7 +410,10 @@ void analyze_telemetry(const Context& context, Report& report, std::vector<Canno
   TelemetryReport telemetry;
   telemetry.device = window.device;
   telemetry.window_ms.ns = window.end_ns - window.start_ns;
-  fill_nvml(context, readings, window, telemetry);
+  if (telemetry.window_ms.ns > readings.uncertain_ns) {
+    const int64_t half = readings.uncertain_ns / 2;  // only what surely lies in the window
+    fill_nvml(context, readings, {window.device, window.start_ns + half, window.end_ns - half}, telemetry);
+  }
   fill_counters(context.trace, readings, window, telemetry);
   fill_energy(context, readings, window, telemetry);
   fill_series(readings, window, telemetry);

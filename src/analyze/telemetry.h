@@ -11,6 +11,7 @@ struct DeviceReadings {
   DeviceReadings(const Trace& trace, int32_t device, const DeviceReport* report);
   CounterSamples counters;
   NvmlReadings nvml;
+  int64_t uncertain_ns;  // readings_uncertain_ns()
 };
 
 // CounterSamples are means over time, memory traffic their integral; both from the samples that overlap the windows of

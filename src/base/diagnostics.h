@@ -104,6 +104,8 @@ std::string_view name_of(Severity severity);
   D(kModelDoesNotFit, "option-model-unfit", kNotice, "--model names a model that does not fit the recording.")        \
   D(kOptionDoubtful, "option-doubtful", kNotice, "An option changes nothing here, or contradicts what was recorded.") \
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
+  D(kReadingsPlaced, "readings-placed", kInfo,                                                                        \
+    "Readings of a log whose times are local ones were placed beside the recording.")                                 \
   D(kAssumedTimes, "assumed-times", kNotice,                                                                          \
     "Samples have no times; they were taken to be evenly apart, so how long anything lasted is a guess.")             \
   D(kAmbiguousNumber, "ambiguous-number", kNotice,                                                                    \

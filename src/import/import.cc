@@ -7,6 +7,7 @@
 #include "import/nsys.h"
 #include "import/ranks.h"
 #include "import/session.h"
+#include "import/smi_join.h"
 #include "trace/check_trace.h"
 #include "trace/trace_builder.h"
 
@@ -189,19 +190,25 @@ Status import_path(const std::string& path, Trace& trace) {
   return nsys::is_report(path) && !knows(input) ? import_nsys_report(input, trace) : import_input(input, trace);
 }
 
-// Whether it holds what has no place in time, and so joins any recording. A regular file by its first bytes; a pipe is
-// read once, and is the recording.
-bool stands_beside(const std::string& path) {
+// A regular file by its first bytes; a pipe is read once, and is the recording.
+std::string_view importer_of(const std::string& path) {
   std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) return false;
+  if (!std::filesystem::is_regular_file(path, failed)) return {};
   const Result<InputFile> input = InputFile::open(path);
-  if (!input) return false;
+  if (!input) return {};
   const Result<const Importer*> importer = importer_for(*input);
-  if (!importer) return false;
+  return importer ? (*importer)->name : std::string_view();
+}
+
+// Logs of nvidia-smi, whose times are local ones.
+bool is_readings(std::string_view importer) { return importer == kDmonImporter || importer == kSmiQueryImporter; }
+
+// Whether it holds what has no place in time, and so joins any recording.
+bool stands_beside(std::string_view importer) {
   for (const std::string_view name :
        {kNcuImporter, kBlasLogImporter, kServingImporter, kMetricsPageImporter, kNcclLogImporter, kMemoryStatsImporter,
         kTrtexecImporter, kNcclInspectorImporter, kProtonImporter})
-    if ((*importer)->name == name) return true;
+    if (importer == name) return true;
   return false;
 }
 
@@ -213,6 +220,10 @@ Status join_beside(const std::string& path, Trace& trace) {
   check_trace(part);
   trace.source.files.push_back(path);
   trace.source.bytes += part.source.bytes;
+  if (is_readings(part.source.kind)) {
+    join_readings(path, std::move(part), trace);
+    return {};
+  }
   trace.metadata.insert(part.metadata.begin(), part.metadata.end());
   TraceBuilder(trace).append(std::move(part));
   return {};
@@ -225,8 +236,14 @@ Result<Trace> import_files(const std::vector<std::string>& paths) {
     return fail("expected at least one recording, found none", {}, "llmprof analyze trace.json.gz", ExitCode::kUsage);
   // Counters of profiled kernels, logs of products, metrics pages, what clients saw, statistics of an allocator,
   // times of an engine and trees of Proton have no place in its time: they join any recording.
-  std::vector<std::string> recordings, tables;
-  for (const std::string& path : paths) (paths.size() > 1 && stands_beside(path) ? tables : recordings).push_back(path);
+  std::vector<std::string> recordings, tables, readings;
+  for (const std::string& path : paths) {
+    const std::string_view importer = paths.size() > 1 ? importer_of(path) : std::string_view();
+    (stands_beside(importer) ? tables : is_readings(importer) ? readings : recordings).push_back(path);
+  }
+  // Without a recording that they could stand beside, they are the recordings.
+  std::vector<std::string>& beside = recordings.empty() ? recordings : tables;
+  beside.insert(beside.end(), readings.begin(), readings.end());
   if (recordings.empty()) {
     recordings.push_back(tables.front());
     tables.erase(tables.begin());

@@ -49,6 +49,10 @@ inline constexpr std::string_view kTrtexecImporter = "trtexec";
 // The importer of trees of Triton's profiler Proton.
 inline constexpr std::string_view kProtonImporter = "proton";
 
+// The importers of what nvidia-smi logs.
+inline constexpr std::string_view kDmonImporter = "dmon";
+inline constexpr std::string_view kSmiQueryImporter = "smi-query";
+
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
 
@@ -61,6 +65,9 @@ Status import_input(InputFile& input, Trace& trace);
 // results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator, exports of
 // TensorRT's trtexec and trees of Triton's Proton may stand beside a recording. Several recordings are those of ranks
 // of one job (import/ranks.h).
+// results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator exports of
+// TensorRT's trtexec and logs of nvidia-smi may stand beside a recording. Several recordings are those of ranks of one
+// job (import/ranks.h).
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.
