@@ -63,11 +63,8 @@ Status import_input(InputFile& input, Trace& trace);
 // Opens, sniffs, imports and finishes (sorts, checks) one path: a file, or the session folder of `llmprof run`. Errors
 // say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute, logs of cuBLAS,
 // results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator, exports of
-// TensorRT's trtexec and trees of Triton's Proton may stand beside a recording. Several recordings are those of ranks
-// of one job (import/ranks.h).
-// results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator exports of
-// TensorRT's trtexec and logs of nvidia-smi may stand beside a recording. Several recordings are those of ranks of one
-// job (import/ranks.h).
+// TensorRT's trtexec, trees of Triton's Proton and logs of nvidia-smi may stand beside a recording. Several recordings
+// are those of ranks of one job (import/ranks.h).
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "import/json_head.h"
 #include "import/serving_walk.h"
 #include "import/session_names.h"
 #include "import/source_name.h"
@@ -308,20 +309,13 @@ class ProtonReader : serving::DocumentWalk {
 }  // namespace
 
 // Keys of nlohmann's objects are sorted: a deep tree begins with nothing but children of children.
-int sniff(std::string_view head) {
-  std::string_view rest = head;
-  const auto next = [&](std::string_view text) {
-    const size_t at = rest.find_first_not_of(" \n\r\t");
-    if (at == std::string_view::npos || !rest.substr(at).starts_with(text)) return false;
-    rest = rest.substr(at + text.size());
-    return true;
-  };
-  const auto has = [&](std::string_view text) { return head.find(text) != std::string_view::npos; };
-  if (!next("[") || !next("{")) return 0;
-  const bool children = next("\"children\"");
-  if (!children && !next("\"frame\"") && !next("\"metrics\"")) return 0;
-  if (has("\"frame\"") && has("\"name\"")) return 95;
-  return children && next(":") && next("[") && next("{") && next("\"children\"") ? 60 : 0;
+int sniff(std::string_view text) {
+  JsonHead head(text);
+  if (!head.next("[") || !head.next("{")) return 0;
+  const bool children = head.next("\"children\"");
+  if (!children && !head.next("\"frame\"") && !head.next("\"metrics\"")) return 0;
+  if (head.has("\"frame\"") && head.has("\"name\"")) return 95;
+  return children && head.next(":") && head.next("[") && head.next("{") && head.next("\"children\"") ? 60 : 0;
 }
 
 Status import(InputFile& input, Trace& trace) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "import/json_head.h"
 #include "import/serving_walk.h"
 #include "import/source_name.h"
 #include "trace/trace_builder.h"
@@ -326,27 +327,21 @@ class TrtexecReader : serving::DocumentWalk {
 
 }  // namespace
 
-int sniff(std::string_view head) {
-  std::string_view rest = head;
-  // Whether `text` comes next, behind blanks.
-  const auto next = [&](std::string_view text) {
-    const size_t at = rest.find_first_not_of(" \n\r\t");
-    if (at == std::string_view::npos || !rest.substr(at).starts_with(text)) return false;
-    rest = rest.substr(at + text.size());
-    return true;
-  };
-  const auto has = [&](std::string_view text) { return head.find(text) != std::string_view::npos; };
-  if (next("[")) {
-    if (!next("{")) return 0;
-    if (has("\"startComputeMs\"") && has("\"computeMs\"")) return 95;
-    if (has("\"timeMs\"") && has("\"averageMs\"") && has("\"percentage\"")) return 95;
-    return next("\"count\"") && next(":") && !has("\"ph\"") ? 40 : 0;
+int sniff(std::string_view text) {
+  JsonHead head(text);
+  if (head.next("[")) {
+    if (!head.next("{")) return 0;
+    if (head.has("\"startComputeMs\"") && head.has("\"computeMs\"")) return 95;
+    if (head.has("\"timeMs\"") && head.has("\"averageMs\"") && head.has("\"percentage\"")) return 95;
+    return head.next("\"count\"") && head.next(":") && !head.has("\"ph\"") ? 40 : 0;
   }
-  if (!next("{")) return 0;
-  const bool layers_first = next("\"Layers\"") && next(":") && next("[");
-  if (layers_first && (next("\"") || next("]"))) return 70;
-  if (layers_first || has("\"I/O Tensors\"") || has("\"Bindings\""))
-    return has("\"Layers\"") && has("\"Name\"") && (has("\"LayerType\"") || has("\"TacticValue\"")) ? 80 : 0;
+  if (!head.next("{")) return 0;
+  const bool layers_first = head.next("\"Layers\"") && head.next(":") && head.next("[");
+  if (layers_first && (head.next("\"") || head.next("]"))) return 70;
+  if (layers_first || head.has("\"I/O Tensors\"") || head.has("\"Bindings\""))
+    return head.has("\"Layers\"") && head.has("\"Name\"") && (head.has("\"LayerType\"") || head.has("\"TacticValue\""))
+               ? 80
+               : 0;
   return 0;
 }
 
