@@ -104,11 +104,12 @@ Result<std::vector<CallCost>> read_costs(const std::string& path) {
 
 // The calls that the recording shows of those that were timed; empty for what is no call.
 std::string_view call_named(std::string_view cost) {
-  return cost.starts_with("launch")  ? "cuLaunchKernel"
-         : cost.starts_with("graph") ? "cuGraphLaunch"
-         : cost == "wait"            ? "cuStreamSynchronize"
-         : cost == "copy_in"         ? "cuMemcpyHtoDAsync"
-                                     : "";
+  return cost == "launch_wait"        ? ""
+         : cost.starts_with("launch") ? "cuLaunchKernel"
+         : cost.starts_with("graph")  ? "cuGraphLaunch"
+         : cost == "wait"             ? "cuStreamSynchronize"
+         : cost == "copy_in"          ? "cuMemcpyHtoDAsync"
+                                      : "";
 }
 
 // Mean time from the end of a kernel to the start of the next one, both queued or both nodes of one launch, in the

@@ -15,6 +15,7 @@ using Stream = struct StreamHandle*;
 using Event = struct EventHandle*;
 using Module = struct ModuleHandle*;
 using Function = struct FunctionHandle*;
+using Library = struct LibraryHandle*;
 using Graph = struct GraphHandle*;
 using GraphExec = struct GraphExecHandle*;
 struct Uuid {
@@ -127,10 +128,19 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
      unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))
 
-// All of libcuda that is used; every member is set once it is open.
+// Since CUDA 12.0: how its runtime loads the kernels of a program. `kernel` is launched as a function is.
+#define LLMPROF_CUDA_OPTIONAL_FUNCTIONS(F)                                                                    \
+  F(library_load, cuLibraryLoadData, "",                                                                      \
+    (Library * library, const void* image, int* options, void** values, unsigned count, int* library_options, \
+     void** library_values, unsigned library_count))                                                          \
+  F(library_unload, cuLibraryUnload, "", (Library library))                                                   \
+  F(library_kernel, cuLibraryGetKernel, "", (Function * kernel, Library library, const char* name))
+
+// All of libcuda that is used; once it is open every member is set, but for those that older drivers do not have.
 struct Api {
 #define LLMPROF_CUDA_MEMBER(member, name, suffix, parameters) Result(*member) parameters = nullptr;
   LLMPROF_CUDA_FUNCTIONS(LLMPROF_CUDA_MEMBER)
+  LLMPROF_CUDA_OPTIONAL_FUNCTIONS(LLMPROF_CUDA_MEMBER)
 #undef LLMPROF_CUDA_MEMBER
 };
 

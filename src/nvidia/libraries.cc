@@ -138,6 +138,10 @@ Result<DriverLibrary> load_driver(std::string& missing) {
 #define LLMPROF_LOOK_UP(member, name, suffix, parameters) look_up(library, #name suffix, driver.api.member, missing);
   LLMPROF_CUDA_FUNCTIONS(LLMPROF_LOOK_UP)
 #undef LLMPROF_LOOK_UP
+  std::string lacking;
+#define LLMPROF_LOOK_UP(member, name, suffix, parameters) look_up(library, #name suffix, driver.api.member, lacking);
+  LLMPROF_CUDA_OPTIONAL_FUNCTIONS(LLMPROF_LOOK_UP)
+#undef LLMPROF_LOOK_UP
   library.keep_open();
   const cuda_abi::Api& api = driver.api;
   // The version first: a missing function usually means no more than an old driver.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 
 namespace llmprof::replay {
 namespace {
@@ -90,6 +91,16 @@ RecorderCostModel::RecorderCostModel(const RecorderCosts& costs, double calls_fa
   graph_most_ns_ = most.at_zero, node_most_ns_ = most.slope;
   copy_ = cost_of(find(costs, "copy_in"), calls_factor);
   wait_ = cost_of(find(costs, "wait"), calls_factor);
+  // What a launch and the wait for it, or a copy that waits for itself, cost beside their calls: the GPU writes down
+  // when it ended, and the host goes through callbacks on its way out.
+  const auto beside_calls = [&](const char* whole, std::initializer_list<const char*> calls) {
+    const RecorderCost* const all = find(costs, whole);
+    double left = cost_ns(all);
+    for (const char* const call : calls) left -= cost_ns(find(costs, call));
+    return all == nullptr ? 0 : calls_factor * std::max(0.0, left);
+  };
+  wait_wakes_ns_ = std::max(0.0, beside_calls("launch_wait", {"launch_0k"}) - wait_.beside);
+  copy_wakes_ns_ = beside_calls("copy_out", {"copy_in", "wait"});
   kernel_gap_ns_ = cost_ns(kernel);
   node_gap_ns_ = cost_ns(node);
   kernels_apart_ns_ = kernels_apart(*kernel);
@@ -176,6 +187,12 @@ void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model,
         latencies.behind[before][kind].ns -= model.kernel_gap_ns();
   for (auto& [edge, latency] : latencies.edges) latency.ns -= model.node_gap_ns();
   latencies.any_edge.ns -= model.node_gap_ns();
+  for (const Awaited awaited : {Awaited::kOwn, Awaited::kStream, Awaited::kEvent, Awaited::kDevice, Awaited::kThread}) {
+    const size_t at = static_cast<size_t>(awaited);
+    const RecorderCostModel::Cost call = awaited == Awaited::kOwn ? model.of_copy() : model.of_wait();
+    latencies.woken[at].ns = std::max(0.0, latencies.woken[at].ns - model.wakes_later_ns(awaited));
+    latencies.unblocked[at].ns = std::max(0.0, latencies.unblocked[at].ns - call.inside);
+  }
   // Where launching takes so much longer recorded that the GPU always waited for it, the edges of graphs were not seen.
   for (size_t before = 0; before < kStartKinds; ++before)
     for (size_t kind = 0; kind < kStartKinds; ++kind) {

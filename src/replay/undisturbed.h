@@ -33,6 +33,8 @@ class RecorderCostModel {
   Cost of_graph_launch(double seen_ns, uint32_t nodes, bool may_wait) const;
   Cost of_copy() const { return copy_; }
   Cost of_wait() const { return wait_; }
+  // By how much later the host goes on behind what it waited for, ns: a copy of the waiting call, or else.
+  double wakes_later_ns(Awaited awaited) const { return awaited == Awaited::kOwn ? copy_wakes_ns_ : wait_wakes_ns_; }
   // By how much a kernel begins later behind another one: of a stream, of a graph.
   double kernel_gap_ns() const { return kernel_gap_ns_; }
   double node_gap_ns() const { return node_gap_ns_; }
@@ -57,6 +59,7 @@ class RecorderCostModel {
   // Of graphs, for one and for each node: alone, and the most that was seen recorded.
   double graph_plain_ns_ = 0, node_plain_ns_ = 0, graph_most_ns_ = 0, node_most_ns_ = 0;
   Cost copy_, wait_;
+  double copy_wakes_ns_ = 0, wait_wakes_ns_ = 0;
   double kernel_gap_ns_ = 0, node_gap_ns_ = 0, graph_edge_ns_ = 0;
   double kernels_apart_ns_ = 0, nodes_sooner_ns_ = 0;
   std::array<double, 2> unsure_frac_{};

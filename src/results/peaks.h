@@ -59,19 +59,19 @@ LLMPROF_RECORD(PeakBandwidthRow, "bandwidth", "Measured bandwidths of a device",
   LLMPROF_PEAK_COMMON_FIELDS(C)
 LLMPROF_RECORD(PeakLatencyRow, "latency", "Measured fixed costs of a device", LLMPROF_PEAK_LATENCY_FIELDS)
 
-#define LLMPROF_PEAK_RECORDER_FIELDS(C)                                                                           \
-  C(std::string, kind, "",                                                                                        \
-    "launch_0k to launch_2048k: a launch behind so many KiB of the program's own data;"                           \
-    " graph_N: launching a graph of N kernels; gpu_kernel, gpu_node: from one to the next; gpu_graph: from one "  \
-    "kernel to "                                                                                                  \
-    "the next with a graph of 8 between")                                                                         \
-  C(OptNumber, plain_us, "us", "without the recorder; of calls in the quickest turn, else the median")            \
-  C(OptNumber, recorded_us, "us", "with it, likewise")                                                            \
-  C(OptNumber, cost_us, "us", "the difference")                                                                   \
-  C(OptNumber, spread_us, "us", "by how much the difference varied from the quickest turns to the slowest")       \
-  C(OptNumber, between_us, "us", "by how much the program's own work between two calls took longer")              \
-  C(OptNumber, seen_us, "us",                                                                                     \
-    "by the recording: of a call its time, of gpu_kernel and gpu_node the mean from the end of one to the start " \
+#define LLMPROF_PEAK_RECORDER_FIELDS(C)                                                                              \
+  C(std::string, kind, "",                                                                                           \
+    "launch_0k to launch_2048k: a launch behind so many KiB of the program's own data; launch_wait: a kernel of "    \
+    "10 us and the wait for it; copy_in, copy_out: of pageable memory, the latter waited for; graph_N: launching "   \
+    "a graph of N kernels; gpu_kernel, gpu_node: from one to the next; gpu_graph: from one kernel to the next with " \
+    "a graph of 8 between")                                                                                          \
+  C(OptNumber, plain_us, "us", "without the recorder; of calls in the quickest turn, else the median")               \
+  C(OptNumber, recorded_us, "us", "with it, likewise")                                                               \
+  C(OptNumber, cost_us, "us", "the difference")                                                                      \
+  C(OptNumber, spread_us, "us", "by how much the difference varied from the quickest turns to the slowest")          \
+  C(OptNumber, between_us, "us", "by how much the program's own work between two calls took longer")                 \
+  C(OptNumber, seen_us, "us",                                                                                        \
+    "by the recording: of a call its time, of gpu_kernel and gpu_node the mean from the end of one to the start "    \
     "of the next; 0 of others")
 LLMPROF_RECORD(PeakRecorderRow, "recorder", "What `llmprof run` costs a program on this machine",
                LLMPROF_PEAK_RECORDER_FIELDS)

@@ -379,7 +379,7 @@ Result cuEventElapsedTime(float* milliseconds, Event start, Event end) {
 }
 Result cuModuleLoadData(Module* module, const void* image) {
   const char* text = static_cast<const char*>(image);
-  // PTX, which the driver compiles itself: there is one kernel of it, which waits.
+  // PTX, which the driver compiles itself: of its two kernels one waits and the other does nothing.
   if (std::strstr(text, ".entry spin(.param .u64 cycles)") != nullptr) {
     *module = reinterpret_cast<Module>(new FakeModule{"spin"});
     return kSuccess;
@@ -395,12 +395,22 @@ Result cuModuleUnload(Module module) {
 Result cuModuleGetFunction(Function* function, Module module, const char* name) {
   const std::string& source = reinterpret_cast<FakeModule*>(module)->source;
   emulated::Launch launch = emulated::find_kernel(source, name);
-  if (source == "spin" && std::strcmp(name, "spin") == 0)
+  if (source == "spin" && (std::strcmp(name, "spin") == 0 || std::strcmp(name, "elementwise") == 0))
     launch = [](void**) { return std::function<void()>(); };  // no thread does anything
   if (!launch) return kInvalidValue;
   functions.push_back(std::make_unique<FakeFunction>(FakeFunction{name, std::move(launch)}));
   *function = reinterpret_cast<Function>(functions.back().get());
   return kSuccess;
+}
+Result cuLibraryLoadData(Library* library, const void* image, int*, void**, unsigned, int*, void**, unsigned) {
+  Module module = nullptr;
+  const Result result = cuModuleLoadData(&module, image);
+  if (result == kSuccess) *library = reinterpret_cast<Library>(module);
+  return result;
+}
+Result cuLibraryUnload(Library library) { return cuModuleUnload(reinterpret_cast<Module>(library)); }
+Result cuLibraryGetKernel(Function* kernel, Library library, const char* name) {
+  return cuModuleGetFunction(kernel, reinterpret_cast<Module>(library), name);
 }
 Result cuFuncSetAttribute(Function, int, int) { return kSuccess; }
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function, int, size_t) {

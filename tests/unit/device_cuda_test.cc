@@ -57,9 +57,9 @@ TEST_F(DeviceCuda, TimesItsCalls) {
     end_ns = cost.end_unix_ns;
     if (cost.name.starts_with("launch") || cost.name == "gpu_kernel") launched += cost.calls;
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"launch_0k", "launch_64k", "launch_512k", "launch_2048k", "wait", "copy_in",
-                                      "copy_out", "gpu_kernel", "graph_32", "graph_256", "gpu_graph", "gpu_node"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"launch_0k", "launch_64k", "launch_512k", "launch_2048k", "wait",
+                                             "launch_wait", "copy_in", "copy_out", "gpu_kernel", "graph_32",
+                                             "graph_256", "gpu_graph", "gpu_node"}));
   EXPECT_GE(script_->launches - launches, static_cast<uint64_t>(launched));
   // One that fails is an error, and no figure.
   script_->launch_result = cuda_abi::kLaunchFailed;
@@ -85,7 +85,7 @@ TEST_F(DeviceCuda, TimesItsCallsInTurns) {
     std::string before;
     for (const CallCost& cost : *costs)
       if (cost.name != std::exchange(before, cost.name)) ++times[cost.name];
-    EXPECT_EQ(times.size(), 12U);
+    EXPECT_EQ(times.size(), 13U);
     for (const auto& [name, count] : times) {
       const bool graph = name.starts_with("graph") || name == "gpu_graph" || name == "gpu_node";
       EXPECT_EQ(count, graph && !graphs_in_turns ? 1 : 4) << name;

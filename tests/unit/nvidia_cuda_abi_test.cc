@@ -57,6 +57,9 @@ static_assert(!SameFunction<int (*)(int), int (*)(long)>::value && !SameFunction
 #define LLMPROF_COMPARE(member, name, suffix, parameters) \
   static_assert(SameFunction<decltype(cuda_abi::Api::member), decltype(&name)>::value, #name);
 LLMPROF_CUDA_FUNCTIONS(LLMPROF_COMPARE)
+#if CUDA_VERSION >= 12000
+LLMPROF_CUDA_OPTIONAL_FUNCTIONS(LLMPROF_COMPARE)
+#endif
 #undef LLMPROF_COMPARE
 LLMPROF_SAME(sizeof(cuda_abi::Uuid), sizeof(CUuuid));
 LLMPROF_SAME(cuda_abi::kSuccess, CUDA_SUCCESS);
@@ -114,7 +117,7 @@ TEST(CudaAbi, FunctionsHaveTheSuffixesOfTheHeader){
       EXPECT_EQ(ours, theirs);                                                                   \
     }                                                                                            \
   }
-    LLMPROF_CUDA_FUNCTIONS(LLMPROF_COMPARE)
+    LLMPROF_CUDA_FUNCTIONS(LLMPROF_COMPARE) LLMPROF_CUDA_OPTIONAL_FUNCTIONS(LLMPROF_COMPARE)
 #undef LLMPROF_COMPARE
 }
 #endif

@@ -97,6 +97,62 @@ TEST(Undisturbed, StepsComeBackAsTheyAreWithoutTheRecorder) {
   }
 }
 
+// Recorded, the host goes on later behind what it waits for, by what the whole of a launch and its wait, or of a copy
+// that waits for itself, costs beside their calls.
+TEST(Undisturbed, WaitsThatWakeLater) {
+  RecorderCosts known = costs();
+  known["launch_wait"] = {15'000, 15'000 + 3'000 + 1'600, 0, 0, 0};   // of which 3,000 are the launch's
+  known["copy_out"] = {7'000, 7'000 + 1'000 + 400 + 2'500, 0, 0, 0};  // the copy's call, a wait for nothing, the rest
+  const RecorderCostModel model(known);
+  EXPECT_DOUBLE_EQ(model.wakes_later_ns(Awaited::kOwn), 2'500);
+  EXPECT_DOUBLE_EQ(model.wakes_later_ns(Awaited::kThread), 1'500) << "100 ns of the wait's lie before it";
+  EXPECT_DOUBLE_EQ(RecorderCostModel(costs()).wakes_later_ns(Awaited::kOwn), 0);
+  for (const bool copies : {true, false}) {
+    const auto run = [&](bool recorded) {
+      const auto more = [&](int64_t ns) { return recorded ? ns : 0; };
+      TestTrace b;
+      int64_t host = 0;
+      for (int s = 0; s < 8; ++s) {
+        const int64_t begin = host;
+        for (int item = 0; item < 16; ++item) {
+          const int64_t called = kPlainLaunch + more(2'000);
+          host += more(1'000);
+          const uint64_t launch = b.api("cuLaunchKernel", host, called);
+          int64_t gpu = host + called + 500;
+          b.gpu("gemm", gpu, 20'000, launch);
+          gpu += 20'000;
+          host += called + 2'000;
+          if (copies) {
+            host += more(500);
+            const int64_t done = gpu + 1'000 + 800 + more(300), returned = done + kWake + more(2'500);
+            const uint64_t copy = b.api("cudaMemcpy", host, returned - host);
+            b.gpu("Memcpy DtoH (Device -> Pageable)", done - 800, 800, copy);
+            host = returned + 2'000;
+          } else {
+            host += more(100);
+            const int64_t returned = gpu + kWake + more(1'500);
+            b.api("cudaStreamSynchronize", host, returned - host);
+            host = returned + 2'000;
+          }
+        }
+        b.annotation("decode", begin, host - 1'000 - begin);
+      }
+      return b;
+    };
+    TestTrace with = run(true), without = run(false);
+    const std::vector<StepTime> recorded = replay_steps(with.derive_all(), &known);
+    const std::vector<StepTime> plain = replay_steps(without.derive_all());
+    ASSERT_EQ(recorded.size(), 8U);
+    ASSERT_EQ(plain.size(), 8U);
+    for (size_t i = 1; i < recorded.size(); ++i) {
+      ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
+      const double want = static_cast<double>(plain[i].recorded_ns);
+      EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), want, 0.003 * want) << copies;
+      EXPECT_GT(static_cast<double>(recorded[i].recorded_ns), 1.1 * want) << copies;
+    }
+  }
+}
+
 // Recorded, the launch of a graph takes a microsecond a node before the GPU begins, or three where the program's caches
 // are cold, and its nodes lie further apart.
 TEST(Undisturbed, GraphsThatAreWaitedFor) {

@@ -16,12 +16,12 @@
 namespace llmprof::device::cuda {
 
 // launch_0k, launch_64k, launch_512k, launch_2048k: cuLaunchKernel. wait: cuStreamSynchronize where nothing is to be
-// waited for. copy_in: 4 KiB to the GPU, copy_out: 4 bytes from it, pageable. gpu_kernel, gpu_node: from the start of
-// a kernel of about 2 us to that of the next, queued on a stream and in a graph. graph_32, graph_256: cuGraphLaunch of
-// so many kernels. gpu_graph: from the start of such a kernel to that of the next, where a graph of kGraphTurnNodes of
-// them lies between two. About `seconds` for each; up to four times that where the host is at its full pace too seldom.
-// A row is of samples one after the other between which the host kept its pace, so a turn may have several of a kind,
-// at most 16 of each pace.
+// waited for. launch_wait: a kernel of about 10 us, and the wait for it. copy_in: 4 KiB to the GPU, copy_out: 4 bytes
+// from it, pageable. gpu_kernel, gpu_node: from the start of a kernel of about 2 us to that of the next, queued on a
+// stream and in a graph. graph_32, graph_256: cuGraphLaunch of so many kernels. gpu_graph: from the start of such a
+// kernel to that of the next, where a graph of kGraphTurnNodes of them lies between two. About `seconds` for each; up
+// to four times that where the host is at its full pace too seldom. A row is of samples one after the other between
+// which the host kept its pace, so a turn may have several of a kind, at most 16 of each pace.
 //
 // Processes of one machine differ by a factor of two in this, so the recorder is to be switched within one: before each
 // of `turns` turns `switch_recorder(turn)` is called. Without it (null) there is one turn. The graphs are made in the
