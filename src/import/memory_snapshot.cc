@@ -12,6 +12,8 @@
 
 #include "base/printable.h"
 #include "import/memory_annotations.h"
+#include "import/memory_snapshot_places.h"
+#include "import/memory_snapshot_words.h"
 #include "import/pickle.h"
 #include "trace/trace_builder.h"
 
@@ -27,184 +29,6 @@ constexpr int64_t kMicrosecondsMax = 4'102'444'800'000'000;  // the year 2100
 constexpr size_t kActionNameMax = 60;
 constexpr size_t kSettingMax = 500;
 constexpr size_t kRangeNameMax = 200;
-constexpr uint32_t kFrameFieldsMax = 32;  // frames have 3, and many lists share one
-
-// The keys of a snapshot that mean something here.
-enum class Key : uint8_t {
-  kUnknown,
-  kSegments,
-  kTraces,
-  kSettings,
-  kAnnotations,
-  kDevice,
-  kAddress,
-  kTotalSize,
-  kAllocatedSize,
-  kActiveSize,
-  kRequestedSize,
-  kStream,
-  kSegmentType,
-  kBlocks,
-  kSize,
-  kState,
-  kFrames,
-  kHistory,
-  kRealSize,
-  kAction,
-  kEventAddress,
-  kTime,
-  kDeviceFree,
-  kName,
-  kFile,
-  kLine,
-  kStage,
-};
-struct NamedKey {
-  std::string_view name;
-  Key key;
-};
-constexpr std::array kKeys = {
-    NamedKey{"segments", Key::kSegments},
-    NamedKey{"device_traces", Key::kTraces},
-    NamedKey{"allocator_settings", Key::kSettings},
-    NamedKey{"external_annotations", Key::kAnnotations},
-    NamedKey{"device", Key::kDevice},
-    NamedKey{"address", Key::kAddress},
-    NamedKey{"total_size", Key::kTotalSize},
-    NamedKey{"allocated_size", Key::kAllocatedSize},
-    NamedKey{"active_size", Key::kActiveSize},
-    NamedKey{"requested_size", Key::kRequestedSize},
-    NamedKey{"stream", Key::kStream},
-    NamedKey{"segment_type", Key::kSegmentType},
-    NamedKey{"blocks", Key::kBlocks},
-    NamedKey{"size", Key::kSize},
-    NamedKey{"state", Key::kState},
-    NamedKey{"frames", Key::kFrames},
-    NamedKey{"history", Key::kHistory},
-    NamedKey{"real_size", Key::kRealSize},
-    NamedKey{"action", Key::kAction},
-    NamedKey{"addr", Key::kEventAddress},
-    NamedKey{"time_us", Key::kTime},
-    NamedKey{"device_free", Key::kDeviceFree},
-    NamedKey{"name", Key::kName},
-    NamedKey{"filename", Key::kFile},
-    NamedKey{"line", Key::kLine},
-    NamedKey{"stage", Key::kStage},
-};
-
-enum class Action : uint8_t {
-  kUnknown,
-  kAllocated,
-  kFreed,
-  kReserved,
-  kReleased,
-  kFailed,
-  kIgnored,
-};
-struct NamedAction {
-  std::string_view name;
-  Action action;
-};
-// A block counts as in use until it is freed; "free_completed" says that no stream waits for it any more.
-constexpr std::array kActions = {
-    NamedAction{"alloc", Action::kAllocated},
-    NamedAction{"free_requested", Action::kFreed},
-    NamedAction{"segment_alloc", Action::kReserved},
-    NamedAction{"segment_map", Action::kReserved},
-    NamedAction{"segment_free", Action::kReleased},
-    NamedAction{"segment_unmap", Action::kReleased},
-    NamedAction{"oom", Action::kFailed},
-    NamedAction{"free_completed", Action::kIgnored},
-    NamedAction{"snapshot", Action::kIgnored},
-    NamedAction{"user_defined", Action::kIgnored},
-};
-
-// ---- Python code --------------------------------------------------------------------------------------------------
-
-bool is_python_file(std::string_view file) { return file.ends_with(".py") || file.starts_with('<'); }
-
-// What follows the folder of installed packages; all of it where there is none.
-std::string_view below_packages(std::string_view file) {
-  for (const std::string_view folder : {"/site-packages/", "/dist-packages/"})
-    if (const size_t at = file.rfind(folder); at != std::string_view::npos) return file.substr(at + folder.size());
-  return file;
-}
-
-bool is_of_torch(std::string_view file) {
-  const std::string_view name = below_packages(file);
-  return (name.size() != file.size() && (name.starts_with("torch/") || name.starts_with("functorch/"))) ||
-         file.find("/pytorch/torch/") != std::string_view::npos;
-}
-
-// The innermost Python code of a list of frames that is not PyTorch's own, else the innermost of PyTorch's. Files are
-// judged once, lists of frames and places are found again.
-class Places {
- public:
-  Places(const pickle::Document& document, const std::vector<Key>& keys, TraceBuilder& builder)
-      : document_(document),
-        keys_(keys),
-        builder_(builder),
-        files_(document.text_count(), File::kUnjudged),
-        lists_(document.container_count(), kUnsearched) {}
-
-  StringId of(Value frames) {
-    if (frames.kind() != Kind::kList && frames.kind() != Kind::kTuple) return StringId::kEmpty;
-    StringId& known = lists_[frames.index()];
-    if (known == kUnsearched) known = search(frames);
-    return known;
-  }
-
- private:
-  static constexpr StringId kUnsearched{0xFFFFFFFFU};
-  enum class File : uint8_t { kUnjudged, kNoPython, kTorch, kOwn };
-  struct Frame {
-    Value file{}, line{}, name{};
-  };
-
-  StringId search(Value frames) {
-    std::optional<Frame> own, torch;
-    document_.each(frames, [&](Value item) {
-      const Frame frame = read(item);
-      const File file = judge(frame.file);
-      if (file == File::kOwn) own = frame;
-      if (file == File::kTorch && !torch) torch = frame;
-      return !own;
-    });
-    return own ? named(*own) : torch ? named(*torch) : StringId::kEmpty;
-  }
-  Frame read(Value item) const {
-    Frame frame;
-    const auto take = [&](Value key, Value value) {
-      const Key meant = key.kind() == Kind::kText ? keys_[key.index()] : Key::kUnknown;
-      if (meant == Key::kFile) frame.file = value;
-      if (meant == Key::kLine) frame.line = value;
-      if (meant == Key::kName) frame.name = value;
-    };
-    document_.members(item, take, kFrameFieldsMax);
-    return frame;
-  }
-  File judge(Value file) {
-    if (file.kind() != Kind::kText) return File::kNoPython;
-    File& known = files_[file.index()];
-    if (known == File::kUnjudged) {
-      const std::string_view name = document_.text(file);
-      known = !is_python_file(name) ? File::kNoPython : is_of_torch(name) ? File::kTorch : File::kOwn;
-    }
-    return known;
-  }
-  StringId named(const Frame& frame) {
-    return builder_.text(fmt::format("{}:{} {}", below_packages(document_.text(frame.file)),
-                                     document_.integer(frame.line).value_or(0), document_.text(frame.name)));
-  }
-
-  const pickle::Document& document_;
-  const std::vector<Key>& keys_;
-  TraceBuilder& builder_;
-  std::vector<File> files_;      // by text
-  std::vector<StringId> lists_;  // by container; one list may stand in many events
-};
-
-// ---- the snapshot -------------------------------------------------------------------------------------------------
 
 struct Event {
   Action action = Action::kUnknown;
@@ -382,7 +206,7 @@ class SnapshotReader {
       if (key == Key::kFrames && !frames.is_container()) frames = value;
     };
     document_.each(history, [&](Value entry) {
-      members(entry, take, kFrameFieldsMax);
+      members(entry, take, kFieldsMax);
       return false;
     });
   }
