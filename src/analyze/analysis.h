@@ -127,6 +127,7 @@ void analyze_kernels(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_profiled_kernels(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_logged_products(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_client_runs(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_client_stages(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_server_metrics(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_ranks(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_nccl_log(const Context&, Report&, std::vector<CannotTell>&);

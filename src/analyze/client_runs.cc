@@ -254,7 +254,7 @@ void analyze_client_runs(const Context& context, Report& report, std::vector<Can
                            "bench.json"});
   else
     cannot_tell.push_back({"Which steps of the recording answered which request?",
-                           "the clocks of client and recorder are not related",
+                           "a step serves several requests, and the recording does not name them",
                            "compare distributions: TTFT and ITL of the client hold queueing and the network as well"});
   say_what_runs_lack(report.client_runs, cannot_tell);
 }

@@ -45,6 +45,22 @@ void check_devices(const Trace& trace, const Report& report, Checks& checks) {
   }
 }
 
+// Parts of the waits of a client's requests, and of their times behind the first output.
+void check_client_splits(const ClientSplits& rows, Checks& checks) {
+  if (rows.empty()) return;
+  int64_t split = 0, whole = 0;
+  for (Row row = 0; row < rows.size(); ++row) {
+    const ClientSplits::Values of = rows.row(row);
+    const int64_t wait = of.wait_queue_ns + of.wait_prefill_ns + of.wait_mixed_ns + of.wait_decode_ns +
+                         of.wait_other_ns + of.wait_host_ns + of.wait_gap_ns;
+    const int64_t output =
+        of.out_prefill_ns + of.out_mixed_ns + of.out_decode_ns + of.out_other_ns + of.out_host_ns + of.out_gap_ns;
+    if (of.wait_ns >= 0) ++whole, split += wait == of.wait_ns;
+    if (of.out_ns >= 0) ++whole, split += output == of.out_ns;
+  }
+  checks.equal("times of clients' requests whose parts are the whole", whole, split, "rows");
+}
+
 }  // namespace
 
 std::vector<ConservationCheck> check_conservation(const Trace& trace, const Report& report) {
@@ -77,6 +93,7 @@ std::vector<ConservationCheck> check_conservation(const Trace& trace, const Repo
   for (Row g = 0; g < trace.gaps.size(); ++g)
     if (trace.gaps.cause[g] != IdleCause::kNotRecorded) gap_ns += trace.gaps.dur_ns[g];
   checks.equal("idle causes are the sum of the gaps", gap_ns, idle_ns);
+  check_client_splits(trace.client_splits, checks);
   return checks.take();
 }
 

@@ -156,8 +156,8 @@ Meaning meaning_of(std::string_view name, std::string_view unit) {
 
 using Named = std::vector<std::pair<std::string_view, double>>;
 
-struct Counts {
-  Counts() { value.fill(std::numeric_limits<double>::quiet_NaN()); }
+struct CountedMetrics {
+  CountedMetrics() { value.fill(std::numeric_limits<double>::quiet_NaN()); }
   std::array<double, kMetrics> value;
   Named tensor_ops, tensor_rates, stall_shares, stall_cycles;
 
@@ -168,7 +168,7 @@ struct Counts {
 };
 
 // Thread instructions, or their rate over the cycles of the duration, as Nsight Compute's own roofline has them.
-OptDouble instructions(const Counts& counts, size_t width, size_t kind, const OptDouble& cycles) {
+OptDouble instructions(const CountedMetrics& counts, size_t width, size_t kind, const OptDouble& cycles) {
   if (const OptDouble sum = counts.of(instruction(width, kind, false))) return sum;
   const OptDouble rate = counts.of(instruction(width, kind, true));
   return rate && cycles ? OptDouble(*rate * *cycles) : std::nullopt;
@@ -197,7 +197,8 @@ std::map<std::string_view, double> tensor_operations(const Named& paths, double 
   return all;
 }
 
-void count_tensor(const Counts& counts, const OptDouble& cycles, KernelFigures& out, std::map<DType, double>& by_type) {
+void count_tensor(const CountedMetrics& counts, const OptDouble& cycles, KernelFigures& out,
+                  std::map<DType, double>& by_type) {
   std::map<std::string_view, double> operations = tensor_operations(counts.tensor_ops, 1);
   if (operations.empty() && cycles) operations = tensor_operations(counts.tensor_rates, *cycles);
   double sum = 0, any = 0;
@@ -214,7 +215,7 @@ void count_tensor(const Counts& counts, const OptDouble& cycles, KernelFigures& 
   if (!operations.empty() && !(ran && *ran > 0 && any == 0)) out.tensor_flops = sum;
 }
 
-void count_flops(const Counts& counts, KernelFigures& out) {
+void count_flops(const CountedMetrics& counts, KernelFigures& out) {
   const OptDouble per_second = counts.of(Metric::kCyclesPerSecond);
   const OptDouble cycles =
       per_second && out.duration_ns ? OptDouble(*per_second * *out.duration_ns / 1e9) : std::nullopt;
@@ -239,7 +240,7 @@ void count_flops(const Counts& counts, KernelFigures& out) {
   }
 }
 
-void count_traffic(const Counts& counts, KernelFigures& out) {
+void count_traffic(const CountedMetrics& counts, KernelFigures& out) {
   const auto over_time = [&](Metric sum, Metric rate) -> OptDouble {
     if (const OptDouble bytes = counts.of(sum)) return bytes;
     const OptDouble per_second = counts.of(rate);
@@ -251,7 +252,7 @@ void count_traffic(const Counts& counts, KernelFigures& out) {
       out.read && out.write ? OptDouble(*out.read + *out.write) : over_time(Metric::kTraffic, Metric::kTrafficRate);
 }
 
-void find_stalls(const Counts& counts, KernelFigures& out) {
+void find_stalls(const CountedMetrics& counts, KernelFigures& out) {
   for (const auto& [state, percent] : counts.stall_shares) out.stalls.emplace_back(state, percent / 100);
   if (!out.stalls.empty()) return;
   double all = 0;
@@ -260,7 +261,7 @@ void find_stalls(const Counts& counts, KernelFigures& out) {
   for (const auto& [state, cycles] : counts.stall_cycles) out.stalls.emplace_back(state, cycles / all);
 }
 
-KernelFigures figures_of(const Trace& trace, Row kernel, const Counts& counts) {
+KernelFigures figures_of(const Trace& trace, Row kernel, const CountedMetrics& counts) {
   // Counters of one value come from several passes; in very short kernels their ratio may exceed what can be.
   constexpr double kHitMost = 1.0001;
   KernelFigures out;
@@ -291,10 +292,10 @@ KernelFigures figures_of(const Trace& trace, Row kernel, const Counts& counts) {
 }
 
 // Sums up the counters of each kernel.
-std::vector<Counts> counts_of(const Trace& trace) {
+std::vector<CountedMetrics> counts_of(const Trace& trace) {
   const KernelCounters& counters = trace.kernel_counters;
   std::unordered_map<uint64_t, Meaning> meanings;  // by name and unit
-  std::vector<Counts> out(trace.profiled_kernels.size());
+  std::vector<CountedMetrics> out(trace.profiled_kernels.size());
   for (size_t i = 0; i < counters.size(); ++i) {
     const double value = counters.value[i];
     if (counters.kernel[i] == kNoRow || !std::isfinite(value) || value < 0) continue;
@@ -302,7 +303,7 @@ std::vector<Counts> counts_of(const Trace& trace) {
     const auto [at, added] = meanings.try_emplace(key);
     if (added) at->second = meaning_of(trace.text(counters.name[i]), trace.text(counters.unit[i]));
     const Meaning& meaning = at->second;
-    Counts& counts = out[counters.kernel[i]];
+    CountedMetrics& counts = out[counters.kernel[i]];
     switch (meaning.metric) {
       case Metric::kNone:
         break;
@@ -329,7 +330,7 @@ std::vector<Counts> counts_of(const Trace& trace) {
 }  // namespace
 
 std::vector<KernelFigures> figures_of_kernels(const Trace& trace) {
-  std::vector<Counts> counts = counts_of(trace);
+  std::vector<CountedMetrics> counts = counts_of(trace);
   std::vector<KernelFigures> out;
   out.reserve(counts.size());
   for (Row kernel = 0; kernel < counts.size(); ++kernel) {

@@ -14,6 +14,7 @@ Status derive(Trace& trace, const DeriveOptions& options) {
   LLMPROF_CHECK(find_steps(trace, options));
   find_steady(trace);
   attribute_idle(trace);
+  split_client_times(trace);
   return {};
 }
 

@@ -11,6 +11,7 @@
 //   steps      annotations and detection cut the recording into prefills, decode steps, ...            steps.cc
 //   steady     which steps are warm-up, by their times and by what they did for the first time      steady.cc
 //   idle       every idle nanosecond gets one cause                                                    idle.cc
+//   clients    what the GPU did while requests of a client beside the recording waited       client_splits.cc
 #pragma once
 
 #include <string>
@@ -48,5 +49,6 @@ void attach_work(Trace& trace);
 void find_busy(Trace& trace);
 Status find_steps(Trace& trace, const DeriveOptions& options);
 void attribute_idle(Trace& trace);
+void split_client_times(Trace& trace);
 
 }  // namespace llmprof

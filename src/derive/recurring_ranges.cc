@@ -175,14 +175,14 @@ class ThreadRanges {
   void add_leading(const std::vector<Occurrence>& ranges, std::map<uint32_t, size_t>& texts) {
     size_t most = 0;
     for (const auto& [text, steps] : texts) most = std::max(most, counts_[text]);
-    struct Following {
+    struct FollowingRange {
       std::map<uint32_t, size_t> next;
       std::vector<size_t> launches;
     };
-    std::map<uint32_t, Following> found;
+    std::map<uint32_t, FollowingRange> found;
     for (size_t i = 0; i + 1 < ranges.size(); ++i) {
       if (texts.count(ranges[i].text) > 0) continue;
-      Following& following = found[ranges[i].text];
+      FollowingRange& following = found[ranges[i].text];
       ++following.next[ranges[i + 1].text];
       // Nothing is known of those in unrecorded time.
       if (const size_t launches = count_in(launches_, ranges[i].start_ns, ranges[i].end_ns); launches > 0)

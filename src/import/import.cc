@@ -203,7 +203,8 @@ std::string_view importer_of(const std::string& path) {
 // Logs of nvidia-smi, whose times are local ones.
 bool is_readings(std::string_view importer) { return importer == kDmonImporter || importer == kSmiQueryImporter; }
 
-// Whether it holds what has no place in time, and so joins any recording.
+// Whether it holds what has no place in the time of the recording, and so joins any; derive() compares what has a
+// clock.
 bool stands_beside(std::string_view importer) {
   for (const std::string_view name :
        {kNcuImporter, kBlasLogImporter, kServingImporter, kMetricsPageImporter, kNcclLogImporter, kMemoryStatsImporter,

@@ -13,6 +13,7 @@
 #include "import/json_scan.h"
 #include "import/serving_names.h"
 #include "import/serving_walk.h"
+#include "trace/check_trace.h"
 #include "trace/client_runs.h"
 #include "trace/trace_builder.h"
 
@@ -36,7 +37,13 @@ struct RunFigure {
 struct ReadRequest {
   int64_t start_ns = -1, latency_ns = -1, ttft_ns = -1, input_tokens = -1, output_tokens = -1;
   std::string error{};
+  bool wall_clock = false;  // start_ns is since 1970
 };
+
+// Before 2001 and after 2096 it is no wall clock, whatever a field is called.
+bool is_wall_clock(int64_t unix_ns) {
+  return unix_ns >= 1'000'000'000'000'000'000 && unix_ns <= 4'000'000'000'000'000'000;
+}
 
 // The arrays of vLLM and SGLang: one entry a request.
 struct Columns {
@@ -310,6 +317,14 @@ class ServingReader : DocumentWalk {
                                                               .source = source,
                                                               .error = builder_.text(request.error)});
     for (size_t k = 0; k < pieces; ++k) builder_.add<ClientIntervals>({.request = row, .length_ns = lengths[k]});
+    if (!request.wall_clock || !is_wall_clock(request.start_ns)) return;
+    const auto after = [&](int64_t length) {
+      return length < 0 || length > kTimeNsMax ? -1 : request.start_ns + length;
+    };
+    builder_.add<ClientMoments>({.request = row,
+                                 .sent_unix_ns = request.start_ns,
+                                 .first_unix_ns = after(request.ttft_ns),
+                                 .end_unix_ns = after(request.latency_ns)});
   }
 
   // Starts since the first of them: clients have clocks of their own.
@@ -419,6 +434,7 @@ class ServingReader : DocumentWalk {
       first_record_ = trace_.client_requests.size();
     }
     if (!record.error.empty()) record.latency_ns = record.ttft_ns = -1;
+    record.wall_clock = true;
     size_t pieces = record.error.empty() ? parts.chunks.size() : 0;
     if (trace_.client_intervals.size() + pieces > kIntervalsMax) {
       limit("times between pieces of output");
@@ -584,6 +600,7 @@ class ServingReader : DocumentWalk {
           request.error = why.empty() ? failure : why;
           request.latency_ns = request.ttft_ns = -1;
         }
+        request.wall_clock = true;
         if (room_for_requests(0)) add_request(request, source, nullptr, 0);
         return read;
       });

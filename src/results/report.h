@@ -462,6 +462,8 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<KernelStallRecord>>, kernel_stalls, "", "Of the same; left out without it")               \
   F(IfAny<std::vector<LoggedProductRecord>>, logged_products, "", "Of cuBLAS's logs; left out without them")    \
   F(IfAny<std::vector<ClientRunRecord>>, client_runs, "", "Of benchmarks of a server; left out without them")   \
+  F(IfAny<std::vector<ClientClockRecord>>, client_clocks, "", "Beside a recording; left out without one")       \
+  F(IfAny<std::vector<ClientStageRecord>>, client_stages, "", "Of the same; left out where nothing is split")   \
   F(IfAny<std::vector<ServerFigureRecord>>, server_figures, "", "Of metrics pages; left out without them")      \
   F(IfAny<std::vector<ServerDistributionRecord>>, server_distributions, "", "Of the same; left out without")    \
   F(IfAny<std::vector<MetricsPageRecord>>, metrics_pages, "", "Of the same; left out without")                  \

@@ -123,6 +123,37 @@ LLMPROF_RECORD(LoggedProductRecord, "logged_products", "Matrix products by the l
 LLMPROF_RECORD(ClientRunRecord, "client_runs", "Runs of benchmarks of a server, as their client saw them",
                LLMPROF_CLIENT_RUN_FIELDS)
 
+#define LLMPROF_CLIENT_CLOCK_FIELDS(F)                                                                               \
+  F(std::string, source, "", "File and run, as in client_runs")                                                      \
+  F(int64_t, requests, "", "Requests that the file has one by one, the failed ones too")                             \
+  F(int64_t, timed, "", "Of them with a time on the wall clock")                                                     \
+  F(int64_t, waits, "", "Of them those whose time to the first output is split: it lies in recorded time")           \
+  F(int64_t, outputs, "", "Of them those whose time from the first output to the last is split")                     \
+  F(int64_t, alone, "",                                                                                              \
+    "Of `waits` those with no other request of the file in flight: the steps are their own, if "                     \
+    "nothing else was served")                                                                                       \
+  F(int64_t, outside, "", "With a part before or after the recorded time")                                           \
+  F(int64_t, not_recorded, "", "With a part in time that was not recorded, between")                                 \
+  F(int64_t, failed, "", "That failed, or lack the time of their first or last output")                              \
+  F(OptDouble, ahead_least_ms, "ms", "The client's clock is ahead by no less; none where the steps do not bound it") \
+  F(OptDouble, ahead_most_ms, "ms", "And by no more: a part is wrong by no more than the larger of both")            \
+  F(OptDouble, apart_ms, "ms", "The clocks differ by at least so much: nothing is split")                            \
+  F(OptText, why, "", "Why nothing is split")
+LLMPROF_RECORD(ClientClockRecord, "client_clocks", "Clocks of clients against that of the recording beside them",
+               LLMPROF_CLIENT_CLOCK_FIELDS)
+
+#define LLMPROF_CLIENT_STAGE_FIELDS(F)                                                        \
+  F(std::string, source, "", "File and run, as in client_runs")                               \
+  F(std::string, figure, "", "ttft, or tpot: per token behind the first")                     \
+  F(std::string, part, "", "all, queue, prefill, mixed, decode, other, host or gap")          \
+  F(int64_t, requests, "", "Requests that are split; of tpot those with more than one token") \
+  F(double, mean_ms, "ms", "Mean over them: those of the parts add up to that of all")        \
+  F(double, median_ms, "ms", "Median over them")                                              \
+  F(double, p90_ms, "ms", "90th percentile")                                                  \
+  F(OptDouble, frac, "frac", "mean_ms over that of all")
+LLMPROF_RECORD(ClientStageRecord, "client_stages", "What the GPU did while requests of a client waited, by time",
+               LLMPROF_CLIENT_STAGE_FIELDS)
+
 #define LLMPROF_SERVER_FIGURE_FIELDS(F)                                                                            \
   F(std::string, server, "", "vllm, sglang, triton or dcgm")                                                       \
   F(OptText, model, "", "Model that it serves; of dcgm the name of the GPU")                                       \

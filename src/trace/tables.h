@@ -480,6 +480,31 @@ LLMPROF_TABLE(Gaps, "gaps", "GPU idle time by cause", LLMPROF_GAP_COLUMNS)
 LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was busy, overlap counted once",
               LLMPROF_BUSY_COLUMNS)
 
+// What the GPU did meanwhile, by time alone: which requests a step served is not known. The parts add up to the whole
+// to the nanosecond; all are -1 where it does not lie in recorded time.
+#define LLMPROF_CLIENT_SPLIT_COLUMNS(C)                                                                     \
+  C(Always<ClientRequestId>, request, "", "Row in client_requests")                                         \
+  C(TimeNs, start_ns, "ns", "When it was sent, the clocks of client and recorder taken as one")             \
+  C(int64_t, others, "", "Other requests of its file that may have been in flight before its first output") \
+  C(int64_t, wait_ns, "ns", "From sending to the first of its output")                                      \
+  C(int64_t, wait_queue_ns, "ns", "GPU busy in a step that began before it was sent, so for others")        \
+  C(int64_t, wait_prefill_ns, "ns", "GPU busy in prefill and vision steps that began since")                \
+  C(int64_t, wait_mixed_ns, "ns", "GPU busy in steps of both that began since")                             \
+  C(int64_t, wait_decode_ns, "ns", "GPU busy in decode steps that began since: for others")                 \
+  C(int64_t, wait_other_ns, "ns", "GPU busy in other steps, and outside steps")                             \
+  C(int64_t, wait_host_ns, "ns", "GPU idle inside a step")                                                  \
+  C(int64_t, wait_gap_ns, "ns", "GPU idle outside every step")                                              \
+  C(int64_t, out_ns, "ns", "From the first of its output to the last")                                      \
+  C(int64_t, out_prefill_ns, "ns", "GPU busy in prefill and vision steps: for others")                      \
+  C(int64_t, out_mixed_ns, "ns", "GPU busy in steps of both")                                               \
+  C(int64_t, out_decode_ns, "ns", "GPU busy in decode steps")                                               \
+  C(int64_t, out_other_ns, "ns", "GPU busy in other steps, and outside steps")                              \
+  C(int64_t, out_host_ns, "ns", "GPU idle inside a step")                                                   \
+  C(int64_t, out_gap_ns, "ns", "GPU idle outside every step")                                               \
+  C(StringId, why, "", "Why a part is absent: failed, no-times, outside, not-recorded; empty where none is")
+LLMPROF_TABLE(ClientSplits, "client_splits", "What the GPU did while requests of a client waited",
+              LLMPROF_CLIENT_SPLIT_COLUMNS)
+
 // Visits every table: (member of Trace, type). Saving, loading, `llmprof list metrics` and the docs walk this.
 #define LLMPROF_IMPORTED_TABLES(T)       \
   T(Threads, threads)                    \
@@ -518,6 +543,7 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(KernelCounters, kernel_counters)     \
   T(LoggedProducts, logged_products)     \
   T(ClientRequests, client_requests)     \
+  T(ClientMoments, client_moments)       \
   T(ClientIntervals, client_intervals)   \
   T(ClientFigures, client_figures)       \
   T(ScrapedValues, scraped_values)       \
@@ -531,14 +557,15 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(ProtonNodes, proton_nodes)           \
   T(ProtonMetrics, proton_metrics)       \
   T(ProtonGpus, proton_gpus)
-#define LLMPROF_DERIVED_TABLES(T) \
-  T(OpLinks, op_links)            \
-  T(ApiLinks, api_links)          \
-  T(GpuLinks, gpu_links)          \
-  T(Works, works)                 \
-  T(Steps, steps)                 \
-  T(Gaps, gaps)                   \
-  T(BusyIntervals, busy_intervals)
+#define LLMPROF_DERIVED_TABLES(T)  \
+  T(OpLinks, op_links)             \
+  T(ApiLinks, api_links)           \
+  T(GpuLinks, gpu_links)           \
+  T(Works, works)                  \
+  T(Steps, steps)                  \
+  T(Gaps, gaps)                    \
+  T(BusyIntervals, busy_intervals) \
+  T(ClientSplits, client_splits)
 #define LLMPROF_TABLES(T) LLMPROF_IMPORTED_TABLES(T) LLMPROF_DERIVED_TABLES(T)
 
 }  // namespace llmprof

@@ -70,6 +70,15 @@ LLMPROF_TABLE(LoggedProducts, "logged_products", "Matrix products by the logs of
 LLMPROF_TABLE(ClientRequests, "client_requests", "Requests of a server as its client saw them",
               LLMPROF_CLIENT_REQUEST_COLUMNS)
 
+// Only of files that have them: most have lengths alone, or times of a clock that starts anywhere.
+#define LLMPROF_CLIENT_MOMENT_COLUMNS(C)                                              \
+  C(Always<ClientRequestId>, request, "", "Row in client_requests")                   \
+  C(int64_t, sent_unix_ns, "ns", "When it was sent, by the wall clock of the client") \
+  C(int64_t, first_unix_ns, "ns", "When the first of its output came, -1 if absent")  \
+  C(int64_t, end_unix_ns, "ns", "When the last of its output came, -1 if absent")
+LLMPROF_TABLE(ClientMoments, "client_moments", "Requests of a server by the wall clock of its client",
+              LLMPROF_CLIENT_MOMENT_COLUMNS)
+
 // A piece of output may hold several tokens.
 #define LLMPROF_CLIENT_INTERVAL_COLUMNS(C)                          \
   C(Always<ClientRequestId>, request, "", "Row in client_requests") \

@@ -77,6 +77,7 @@ def check_report(report, recordings):
         check_stage(stage)
     for row in report.get("stage_steps", []):
         check_stage_steps(row, stages, categories)
+    check_client_stages(report.get("client_stages", []), report.get("client_clocks", []))
     for row in report["operators"]:
         need_keys(f"operator {row.get('name')}", row, OPERATOR_KEYS)
     for row in report["kernels_topk"]:
@@ -137,6 +138,17 @@ def check_stage(stage):
     if stage["flops"] is not None and stage["tflops"] is not None and wall_s:
         rate = Decimal(stage["flops"]) / wall_s / 10**12
         expect(abs(rate - Decimal(stage["tflops"])) <= abs(rate) / 10**6, f"{name}: tflops is not flops / wall")
+
+
+def check_client_stages(rows, clocks):
+    """Means of the parts of each figure add up to that of the whole."""
+    for source, figure in {(row["source"], row["figure"]) for row in rows}:
+        mine = {row["part"]: row["mean_ms"] for row in rows if (row["source"], row["figure"]) == (source, figure)}
+        whole = mine.pop("all")
+        expect(abs(sum(mine.values()) - whole) <= Decimal("1e-9") * (1 + whole), f"{source} {figure}: {mine} of {whole}")
+    for row in clocks:
+        expect(max(row["waits"], row["failed"]) <= row["timed"] <= row["requests"], f"client_clocks: {row}")
+        expect(row["alone"] <= row["waits"] and (row["why"] is None or row["waits"] == row["outputs"] == 0), f"client_clocks: {row}")
 
 
 def check_stage_steps(row, stages, categories):

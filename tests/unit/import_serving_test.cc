@@ -59,6 +59,7 @@ TEST(Serving, VllmHasSecondsInArraysAndMillisecondsInSummaries) {
   const ClientRequests& rows = trace.client_requests;
   ASSERT_EQ(rows.size(), 3U);
   EXPECT_EQ(rows.start_ns, (std::vector<int64_t>{500'000'000, 0, 1'000'000'000}));
+  EXPECT_TRUE(trace.client_moments.empty());  // start_times are of a clock that starts anywhere
   EXPECT_EQ(rows.latency_ns, (std::vector<int64_t>{750'000'000, 500'000'000, -1}));
   EXPECT_EQ(rows.ttft_ns, (std::vector<int64_t>{250'000'000, 500'000'000, -1}));
   EXPECT_EQ(rows.output_tokens, (std::vector<int64_t>{3, 1, 0}));
@@ -131,6 +132,12 @@ TEST(Serving, AiperfRecordsHaveUnits) {
   EXPECT_EQ(rows.input_tokens[0], 550);
   EXPECT_EQ(rows.output_tokens[0], 3);
   EXPECT_EQ(got.trace.text(rows.error[1]), "Cancelled: after 0 s");
+  const ClientMoments& moments = got.trace.client_moments;
+  EXPECT_EQ(moments.sent_unix_ns,
+            (std::vector<int64_t>{1759813207532900363, 1759813208532900363, 1759813209532900363}));
+  EXPECT_EQ(moments.first_unix_ns, (std::vector<int64_t>{1759813207537400363, -1, -1}));
+  EXPECT_EQ(moments.end_unix_ns, (std::vector<int64_t>{1759813207557900363, -1, -1}));
+  EXPECT_EQ(moments.request[2], 2U);
   EXPECT_EQ(got.trace.client_intervals.length_ns, (std::vector<int64_t>{10'000'000, 10'500'000}));
   EXPECT_EQ(counted(got.trace, DiagnosticId::kUnknownCategory), 1U);  // the unit
   EXPECT_EQ(got.trace.diagnostics.total(), 1U);
@@ -179,6 +186,10 @@ TEST(Serving, GuidellmCountsTheFirstTokenInTimePerOutputToken) {
   EXPECT_EQ(trace.client_requests.latency_ns[0], 500'000'000);
   EXPECT_EQ(trace.client_requests.ttft_ns[0], 31'000'000);
   EXPECT_EQ(trace.text(trace.client_requests.error[1]), "refused");
+  ASSERT_EQ(trace.client_moments.size(), 1U);  // the other has no time
+  EXPECT_EQ(trace.client_moments.sent_unix_ns[0], 1764180000500000000);
+  EXPECT_EQ(trace.client_moments.first_unix_ns[0], 1764180000531000000);
+  EXPECT_EQ(trace.client_moments.end_unix_ns[0], 1764180001000000000);
   EXPECT_EQ(trace.diagnostics.total(), 0U);
 }
 

@@ -85,6 +85,11 @@ export function make_pages({ binary, source, web, folder }) {
   const of_servers = ['recording', 'unknown', 'diagnostics'];
   page('clients', ['answer', 'client_runs', ...of_servers], ['analyze', join(inputs, 'serving_vllm.json')]);
   page(
+    'client_stages',
+    ['answer', 'stages', 'client_runs', 'client_stages', 'client_clocks', 'timeline', ...of_servers],
+    ['analyze', join(inputs, 'client_stages.json.gz'), join(inputs, 'client_stages.jsonl')],
+  );
+  page(
     'metrics',
     ['answer', 'server_figures', 'server_distributions', 'metrics_pages', ...of_servers],
     ['analyze', join(inputs, 'metrics_vllm_before.prom'), join(inputs, 'metrics_vllm_after.prom')],

@@ -5,6 +5,8 @@ import { rows_of, type Row } from '../result';
 
 const tables = [
   'client_runs',
+  'client_stages',
+  'client_clocks',
   'server_figures',
   'server_distributions',
   'metrics_pages',
