@@ -9,8 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "import/json_scan.h"
-#include "trace/readings_placed.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof {
@@ -107,7 +105,7 @@ GpuMatch match_gpus(const Trace& part, const Trace& whole) {
 struct Placement {
   int64_t shift_ns = 0, half_ns = 0;
   UnixSpan work{};  // on the epoch of the recording
-  size_t inside = 0, outside = 0;
+  size_t inside = 0, outside = 0, of_others = 0;
 };
 
 // Moves the readings of matched GPUs; leaves those in and near the recording.
@@ -115,7 +113,10 @@ void place(NvmlSamples& samples, const GpuMatch& gpus, Placement& placement) {
   std::vector<Row> kept;
   for (Row row = 0; row < samples.size(); ++row) {
     const auto gpu = gpus.to.find(samples.device[row]);
-    if (gpu == gpus.to.end()) continue;
+    if (gpu == gpus.to.end()) {
+      ++placement.of_others;
+      continue;
+    }
     const int64_t time = samples.time_ns[row] + placement.shift_ns;
     const bool inside =
         time - placement.half_ns >= placement.work.from_ns && time + placement.half_ns <= placement.work.to_ns;
@@ -140,14 +141,23 @@ std::string placed_text(int64_t zone, const GpuMatch& gpus, const Placement& pla
       gpus.by_uuid, gpus.by_index, gpus.only_in_log, gpus.only_in_recording);
 }
 
-// Empty where they were placed.
-std::string try_to_place(Trace& part, Trace& whole, std::string& how) {
+std::string not_matched_text(const Placement& placement) {
+  std::string out;
+  if (placement.outside > 0) out = fmt::format("{} lie outside the recording or at its edge", placement.outside);
+  if (placement.of_others > 0)
+    out += fmt::format("{}{} are of GPUs that are not in it", out.empty() ? "" : ", ", placement.of_others);
+  return out;
+}
+
+// Why they were not placed; empty where they were, and `how` and `row` say how.
+std::string try_to_place(Trace& part, Trace& whole, std::string& how, JoinedFiles::Values& row) {
   NvmlSamples& samples = part.nvml_samples;
   if (part.base_unix_ns == 0 || part.diagnostics.count(DiagnosticId::kAssumedTimes) > 0)
     return "its lines have no date and time: log with `nvidia-smi dmon -o DT`, or query timestamp";
   const std::optional<UnixSpan> work = work_of(whole);
   if (!work) return "the recording has no GPU work, or does not say when it was made";
-  if (!whole.nvml_samples.empty() && whole.metadata.count(std::string(kReadingsUncertainNs)) == 0)
+  const std::vector<int64_t>& placed = whole.files_joined.uncertain_ns;
+  if (!whole.nvml_samples.empty() && std::none_of(placed.begin(), placed.end(), [](int64_t ns) { return ns >= 0; }))
     return "the recording has readings of its own";
   if (samples.empty()) return "it has no readings";
   const auto [first, last] = std::minmax_element(samples.time_ns.begin(), samples.time_ns.end());
@@ -170,28 +180,37 @@ std::string try_to_place(Trace& part, Trace& whole, std::string& how) {
   placement.work = {work->from_ns - whole.base_unix_ns, work->to_ns - whole.base_unix_ns};
   place(samples, gpus, placement);
   how = placed_text(found.front(), gpus, placement);
-  int64_t before = 0;
-  const auto fact = whole.metadata.find(std::string(kReadingsUncertainNs));
-  if (fact != whole.metadata.end() && !json::parse_int(fact->second, before)) before = 0;
-  whole.metadata[std::string(kReadingsUncertainNs)] = std::to_string(std::max(before, 2 * placement.half_ns));
+  TraceBuilder builder(whole);
+  row.joined_by = builder.text(gpus.by_uuid == 0    ? "time and GPU index"
+                               : gpus.by_index == 0 ? "time and GPU uuid"
+                                                    : "time and GPU uuid or index");
+  row.shift_ns = placement.half_ns - found.front();
+  row.uncertain_ns = 2 * placement.half_ns;
+  row.matched = static_cast<int64_t>(placement.inside);
+  row.not_matched = builder.text(not_matched_text(placement));
   return {};
 }
 
 }  // namespace
 
-void join_readings(const std::string& name, Trace part, Trace& whole) {
+JoinedFiles::Values join_readings(const std::string& name, Trace part, Trace& whole) {
+  JoinedFiles::Values row;
+  row.records = static_cast<int64_t>(part.nvml_samples.size());
   std::string how;
-  const std::string why_not = try_to_place(part, whole, how);
+  const std::string why_not = try_to_place(part, whole, how, row);
+  TraceBuilder builder(whole);
   if (why_not.empty()) {
     whole.diagnostics.add(DiagnosticId::kReadingsPlaced, name + ": " + how);
     whole.metadata.insert(part.metadata.begin(), part.metadata.end());
   } else {
-    whole.metadata[std::string(kReadingsNotPlaced) + name] = why_not;
+    row.matched = 0;
+    row.not_matched = builder.text(why_not);
     part.nvml_samples = NvmlSamples();
   }
   part.recorded = Recorded();  // a log records no kernels
   part.devices = Devices();    // those of the recording hold
-  TraceBuilder(whole).append(std::move(part));
+  builder.append(std::move(part));
+  return row;
 }
 
 }  // namespace llmprof

@@ -530,7 +530,8 @@ LLMPROF_TABLE(BusyIntervals, "busy_intervals", "When any stream of a device was 
   T(EngineQueries, engine_queries)       \
   T(ProtonNodes, proton_nodes)           \
   T(ProtonMetrics, proton_metrics)       \
-  T(ProtonGpus, proton_gpus)
+  T(ProtonGpus, proton_gpus)             \
+  T(JoinedFiles, files_joined)
 #define LLMPROF_DERIVED_TABLES(T) \
   T(OpLinks, op_links)            \
   T(ApiLinks, api_links)          \
