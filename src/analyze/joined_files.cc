@@ -64,6 +64,12 @@ class JoinedFileRows {
       row.offset_s = static_cast<double>(files.shift_ns[at]) / 1e9;
       row.offset_bound_s = static_cast<double>(files.uncertain_ns[at]) / 2e9;
     }
+    if (const int64_t compared = files.compared[at]; compared > 0) {
+      row.utilisation_readings = compared;
+      if (files.agreeing[at] >= 0)
+        row.utilisation_agree_frac =
+            static_cast<double>(std::min(files.agreeing[at], compared)) / static_cast<double>(compared);
+    }
     // A damaged file of llmprof may have any numbers.
     const int64_t records = files.records[at];
     count_matched(row, records, std::clamp<int64_t>(files.matched[at], 0, records), trace_.text(files.not_matched[at]));

@@ -35,6 +35,10 @@ std::string text_joined_files(const Report& report, const RenderOptions& options
     const std::string file = printable(row.file.substr(row.file.rfind('/') + 1));
     table.add_row({file, printable(row.format), printable(row.joined_by.value_or("-")), offset_text(row),
                    records_text(row.records), records_text(row.matched), records_text(row.not_matched)});
+    if (row.utilisation_agree_frac)
+      reasons += wrap_text(fmt::format("{}: {} of {} readings of GPU utilisation agree with the recording", file,
+                                       percent_or_dash(row.utilisation_agree_frac), *row.utilisation_readings),
+                           options.width, "  ", "      ");
     if (row.why) reasons += wrap_text(file + ": " + printable(*row.why), options.width, "  ", "      ");
   }
   return title(ink, "Joined files", "clock: what was added to their times, and by how much it may be wrong") +

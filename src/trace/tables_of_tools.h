@@ -214,7 +214,9 @@ LLMPROF_TABLE(ProtonGpus, "proton_gpus", "GPUs as Proton's files describe them",
     "From the earliest to the latest moment at which a placed reading may have been "                            \
     "taken; its time is the middle; -1 if not placed")                                                           \
   C(int64_t, matched, "", "Readings that surely lie in the recording, -1 if that is left to analyses")           \
-  C(StringId, not_matched, "", "Why others do not, empty if all do")
+  C(StringId, not_matched, "", "Why others do not, empty if all do")                                             \
+  C(int64_t, compared, "", "Readings of GPU utilisation that the recording can be compared with, -1 if none")    \
+  C(int64_t, agreeing, "", "Of them those that agree, -1 if that says nothing: the load was constant")
 LLMPROF_TABLE(JoinedFiles, "files_joined", "Files beside the recording", LLMPROF_JOINED_FILE_COLUMNS)
 
 }  // namespace llmprof

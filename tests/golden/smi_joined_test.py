@@ -29,6 +29,27 @@ def trace():
             "baseTimeNanoseconds": START_S * 10**9, "traceEvents": events}
 
 
+# Busy and idle by turns, of lengths that no shift of 20 s maps onto themselves: seconds at which it changes, busy first.
+CHANGES_S = (0, 5, 9, 16, 19, 28, 36, 41, 52, 56, 64, 71, 75, 84, 90)
+PATTERN = list(zip(CHANGES_S[::2], CHANGES_S[1::2])) + [(CHANGES_S[-1], CHANGES_S[-1] + 6)]
+
+
+def pattern_trace():
+    spans = [(start * 1000 + i, 1) for start, end in PATTERN for i in range((end - start) * 1000)]
+    return {**trace(), "traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": ms * 1000, "dur": 950,
+                                       "args": {"device": 0, "context": 1, "stream": 7, "correlation": i + 1}} for i, (ms, _) in enumerate(spans)]}
+
+
+def loaded(zone_h, shift_s, first_s=-5, last_s=101, load=None):
+    """A log of dmon of that load, printed at s and taken at s + 0.3 over half a second; its clock is shift_s ahead."""
+    lines = ["#Date       Time        gpu     sm    pwr", "#YYYYMMDD   HH:MM:SS    Idx      %      W"]
+    for s in range(first_s, last_s):
+        at = s + 0.3
+        share = sum(max(0, min(at, end) - max(at - 0.5, start)) for start, end in PATTERN) / 0.5
+        lines.append(f" {local(START_S + s + shift_s, zone_h):%Y%m%d   %H:%M:%S}      0    {round(100 * share) if load is None else load}    300")
+    return "\n".join(lines) + "\n"
+
+
 def local(unix_s, zone_h):
     return datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=unix_s + zone_h * 3600)
 
@@ -93,6 +114,28 @@ def main():
             lines = len(text.splitlines()) - (2 if name.endswith("txt") else 1)
             row(name, joined_by=None, offset_s=None, offset_bound_s=None, records=lines, matched=0, not_matched=lines)
             expect(reason in joined[name]["why"], f"{name}: {joined[name]}")
+
+        # Utilisation: right, 20 s off, of an idle GPU, over several zones; and a constant load, with which nothing tells the time.
+        constant = (root / "trace.json").read_text()
+        (root / "trace.json").write_text(json.dumps(pattern_trace()))
+        for name, text, agree, why_said in (("right.txt", loaded(2, 0), 1, False), ("late.txt", loaded(2, 20), None, True),
+                                            ("idle.txt", loaded(2, 0, load=0), None, True), ("hours.txt", loaded(2, 0, -3000, 3000), 1, False),
+                                            ("hours_late.txt", loaded(2, 450, -3000, 3000), None, None)):
+            telemetry, why = report(name, text)
+            if why_said is None:
+                expect(not telemetry and "does not tell" in why, f"{name}: {why}")
+                continue
+            got = joined[name]
+            expect(got["utilisation_readings"] >= 20, f"{name}: {got}")
+            expect(got["utilisation_agree_frac"] == 1 if agree else got["utilisation_agree_frac"] < 0.75, f"{name}: {got}")
+            expect(("readings-contradict" in why) == why_said, f"{name}: {why}")
+            expect(telemetry["nvml_samples"] > 70 and "UTC+02:00" in why, f"{name}: {why}")
+        (root / "trace.json").write_text(constant)
+        for load, contradicts in ((90, False), (0, True)):
+            _, why = report("constant.txt", loaded(2, 0, 0, 19, load=load))
+            got = joined["constant.txt"]
+            expect(got["utilisation_readings"] > 10 and got["utilisation_agree_frac"] == (0 if contradicts else None), f"constant: {got}")
+            expect(("readings-contradict" in why) == contradicts, f"constant: {why}")
 
         # Of two GPUs in the log the recording has one, and a second log of that one is left out.
         both = dmon(2, -5, 30) + "".join(dmon(2, -5, 30, gpu=3).splitlines(True)[2:])
