@@ -134,6 +134,7 @@ void analyze_nccl_log(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_nccl_inspector(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_engine(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_proton(const Context&, Report&, std::vector<CannotTell>&);
+void analyze_joined_files(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_launch_sites(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_categories(const Context&, Report&, std::vector<CannotTell>&);
 void analyze_idle(const Context&, Report&, std::vector<CannotTell>&);

@@ -1,7 +1,6 @@
 #include "analyze/counters.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,7 +8,6 @@
 #include <utility>
 
 #include "analyze/groups.h"
-#include "trace/readings_placed.h"
 
 namespace llmprof {
 namespace {
@@ -196,12 +194,10 @@ std::vector<int64_t> Readings::collect(int64_t start_ns, int64_t end_ns, std::ve
 }
 
 int64_t readings_uncertain_ns(const Trace& trace) {
-  const auto fact = trace.metadata.find(std::string(kReadingsUncertainNs));
-  if (fact == trace.metadata.end()) return 0;
   constexpr int64_t kMost = 60'000'000'000;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(fact->second.data(), fact->second.data() + fact->second.size(), value);
-  return error == std::errc() ? std::clamp<int64_t>(value, 0, kMost) : 0;
+  int64_t out = 0;
+  for (const int64_t uncertain_ns : trace.files_joined.uncertain_ns) out = std::max(out, uncertain_ns);
+  return std::min(out, kMost);
 }
 
 NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {

@@ -1,6 +1,8 @@
 // Matrix products by the logs of cuBLAS and cuBLASLt: shapes, types, algorithms, FLOPs; a product of both logs once;
 // and their times, where a recording of the same program has GEMMs of the same shapes in the same order on a stream.
 // Rules: docs/formats/cublas.md.
+#include "analyze/logged_products.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -417,6 +419,16 @@ void say_what_logs_lack(const Trace& trace, const std::vector<LoggedProduct>& pr
 }
 
 }  // namespace
+
+std::vector<bool> products_found(const Trace& trace) {
+  std::vector<bool> out(trace.logged_products.size(), false);
+  const std::vector<LoggedProduct> products = products_of(trace);
+  const JoinedGemms joined = join_gemms(trace, products);
+  for (size_t i = 0; i < products.size(); ++i)
+    for (const Row row : {products[i].cublas, products[i].lt})
+      if (row != kNoRow) out[row] = joined.gpu_of[i] != kNoRow;
+  return out;
+}
 
 void analyze_logged_products(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Trace& trace = context.trace;

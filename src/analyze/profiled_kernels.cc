@@ -102,8 +102,8 @@ ProfiledKernelRecord profiled_record(const Trace& trace, const ProfiledGroup& gr
   row.calls = group.calls;
   if (const LaunchConfigId c = kernels.config[group.first]; c != kNoRow) {
     const LaunchConfigs& configs = trace.launch_configs;
-    row.grid = fmt::format("{}x{}x{}", configs.grid_x[c], configs.grid_y[c], configs.grid_z[c]);
-    row.block = fmt::format("{}x{}x{}", configs.block_x[c], configs.block_y[c], configs.block_z[c]);
+    row.grid = launched_grid(configs, c);
+    row.block = launched_block(configs, c);
     if (std::isfinite(configs.occupancy_frac[c]))
       row.theoretical_occupancy_frac = static_cast<double>(configs.occupancy_frac[c]);
   }
@@ -182,8 +182,8 @@ RecordedKernels recorded_kernels(const Context& context) {
     const KernelKey& key = context.groups.kernel_keys.key(k);
     if (key.config == kNoRow) continue;
     const Row c = key.config;
-    const std::string grid = fmt::format("{}x{}x{}", configs.grid_x[c], configs.grid_y[c], configs.grid_z[c]);
-    const std::string block = fmt::format("{}x{}x{}", configs.block_x[c], configs.block_y[c], configs.block_z[c]);
+    const std::string grid = launched_grid(configs, c);
+    const std::string block = launched_block(configs, c);
     const std::string_view name = context.trace.text(key.name);
     for (int naming = 0; naming < kNamings; ++naming) {
       RecordedKernel& kernel = out[static_cast<size_t>(naming)][{named(naming, name), grid, block}];

@@ -86,6 +86,8 @@ constexpr Analysis kAnalyses[] = {
     {"coverage", "how much of the recording the answers rest on (coverage)", analyze_coverage, 0},
     {"model-formula", "the model by its configuration: FLOPs and bytes by formula, cross-check (model, stages)",
      analyze_model_formula, 1},
+    {"joined-files", "files joined to the recording, by what, and how much of them was found in it (joined_files)",
+     analyze_joined_files, 2},
     {"diagnose", "findings with evidence, advice and bounds (findings)", diagnose, 2},
 };
 constexpr int kLastPhase = 2;

@@ -9,7 +9,6 @@
 #include "analyze/clock_offset.h"
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
-#include "trace/readings_placed.h"
 #include "trace/throttle_known.h"
 
 namespace llmprof {
@@ -270,12 +269,13 @@ OptDouble total_of(const TimeMean& rate, const StageGroup& group) {
 // Logs of nvidia-smi beside the recording that are not placed, and what a placed one is too coarse for.
 void explain_placing(const Context& context, std::vector<CannotTell>& cannot_tell) {
   const int64_t uncertain_ns = readings_uncertain_ns(context.trace);
-  for (const auto& [key, text] : context.trace.metadata) {
-    if (key.starts_with(kReadingsNotPlaced))
-      cannot_tell.push_back(
-          {fmt::format("What did {} read during the recording?", key.substr(kReadingsNotPlaced.size())), text,
-           "log around the recording, on its machine"});
-  }
+  const Trace& trace = context.trace;
+  const JoinedFiles& files = trace.files_joined;
+  for (Row row = 0; row < files.size(); ++row)
+    if (files.matched[row] == 0 && files.uncertain_ns[row] < 0)
+      cannot_tell.push_back({fmt::format("What did {} read during the recording?", trace.text(files.file[row])),
+                             std::string(trace.text(files.not_matched[row])),
+                             "log around the recording, on its machine"});
   const bool too_short =
       std::any_of(context.groups.stages.begin(), context.groups.stages.end(), [&](const StageGroup& group) {
         return !group.steps.empty() && median_step_ns(context.trace.steps, group) < uncertain_ns;

@@ -106,6 +106,8 @@ std::string_view name_of(Severity severity);
   D(kNoNvml, "no-nvml", kNotice, "NVML is not available; power, clocks and throttling are unknown.")                  \
   D(kReadingsPlaced, "readings-placed", kInfo,                                                                        \
     "Readings of a log whose times are local ones were placed beside the recording.")                                 \
+  D(kReadingsContradict, "readings-contradict", kNotice,                                                              \
+    "Utilisation in a log beside the recording contradicts the recording: another GPU or program, or clocks differ.") \
   D(kAssumedTimes, "assumed-times", kNotice,                                                                          \
     "Samples have no times; they were taken to be evenly apart, so how long anything lasted is a guess.")             \
   D(kAmbiguousNumber, "ambiguous-number", kNotice,                                                                    \

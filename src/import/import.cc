@@ -213,6 +213,20 @@ bool stands_beside(std::string_view importer) {
   return false;
 }
 
+// Where the records of a file that analyses match will stand.
+JoinedFiles::Values records_of(const Trace& part, const Trace& whole) {
+  JoinedFiles::Values row;
+  const auto take = [&row](size_t before, size_t added) {
+    if (added == 0) return;
+    row.first_row = static_cast<int64_t>(before);
+    row.records = static_cast<int64_t>(added);
+  };
+  take(whole.profiled_kernels.size(), part.profiled_kernels.size());
+  take(whole.logged_products.size(), part.logged_products.size());
+  take(whole.proton_nodes.size(), part.proton_nodes.size());
+  return row;
+}
+
 Status join_beside(const std::string& path, Trace& trace) {
   LLMPROF_ASSIGN(InputFile input, InputFile::open(path));
   Trace part;
@@ -221,12 +235,19 @@ Status join_beside(const std::string& path, Trace& trace) {
   check_trace(part);
   trace.source.files.push_back(path);
   trace.source.bytes += part.source.bytes;
-  if (is_readings(part.source.kind)) {
-    join_readings(path, std::move(part), trace);
-    return {};
+  const std::string format = part.source.kind;
+  JoinedFiles::Values row;
+  if (is_readings(format)) {
+    row = join_readings(path, std::move(part), trace);
+  } else {
+    row = records_of(part, trace);
+    trace.metadata.insert(part.metadata.begin(), part.metadata.end());
+    TraceBuilder(trace).append(std::move(part));
   }
-  trace.metadata.insert(part.metadata.begin(), part.metadata.end());
-  TraceBuilder(trace).append(std::move(part));
+  TraceBuilder builder(trace);
+  row.file = builder.text(path);
+  row.format = builder.text(format);
+  builder.add<JoinedFiles>(row);
   return {};
 }
 

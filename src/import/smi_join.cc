@@ -9,8 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "import/json_scan.h"
-#include "trace/readings_placed.h"
+#include "import/utilisation_check.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof {
@@ -107,7 +106,7 @@ GpuMatch match_gpus(const Trace& part, const Trace& whole) {
 struct Placement {
   int64_t shift_ns = 0, half_ns = 0;
   UnixSpan work{};  // on the epoch of the recording
-  size_t inside = 0, outside = 0;
+  size_t inside = 0, outside = 0, of_others = 0;
 };
 
 // Moves the readings of matched GPUs; leaves those in and near the recording.
@@ -115,7 +114,10 @@ void place(NvmlSamples& samples, const GpuMatch& gpus, Placement& placement) {
   std::vector<Row> kept;
   for (Row row = 0; row < samples.size(); ++row) {
     const auto gpu = gpus.to.find(samples.device[row]);
-    if (gpu == gpus.to.end()) continue;
+    if (gpu == gpus.to.end()) {
+      ++placement.of_others;
+      continue;
+    }
     const int64_t time = samples.time_ns[row] + placement.shift_ns;
     const bool inside =
         time - placement.half_ns >= placement.work.from_ns && time + placement.half_ns <= placement.work.to_ns;
@@ -131,67 +133,123 @@ void place(NvmlSamples& samples, const GpuMatch& gpus, Placement& placement) {
   });
 }
 
-std::string placed_text(int64_t zone, const GpuMatch& gpus, const Placement& placement) {
-  return fmt::format(
-      "local times read as {}, the only zone in which it overlaps the recording; each reading was taken 0 to "
-      "{:g} ms after its time, if both clocks are of one machine. {} readings lie within the recording, {} outside or "
-      "at its edge. GPUs matched: {} by uuid, {} by index; only in the log: {}, only in the recording: {}",
-      zone_text(zone), static_cast<double>(2 * placement.half_ns) / 1e6, placement.inside, placement.outside,
-      gpus.by_uuid, gpus.by_index, gpus.only_in_log, gpus.only_in_recording);
+int64_t shift_of(const Trace& part, const Trace& whole, int64_t zone, int64_t half_ns) {
+  return part.base_unix_ns - zone - whole.base_unix_ns + half_ns;
 }
 
-// Empty where they were placed.
-std::string try_to_place(Trace& part, Trace& whole, std::string& how) {
+struct ZoneByUtilisation {
+  std::optional<int64_t> zone{};
+  UtilisationAgreement load{};
+};
+
+// The only zone; of several the one whose utilisation agrees, where that of all others contradicts.
+ZoneByUtilisation choose_zone(const Trace& part, const Trace& whole, const std::vector<int64_t>& zones,
+                              const GpuMatch& gpus, int64_t half_ns) {
+  const RecordedBusy recorded(whole);
+  ZoneByUtilisation out;
+  size_t contradicted = 0;
+  for (const int64_t zone : zones) {
+    const UtilisationAgreement load =
+        recorded.compare(part.nvml_samples, gpus.to, shift_of(part, whole, zone, half_ns), half_ns);
+    if (zones.size() == 1 || load.agrees()) out = {zone, load};
+    contradicted += load.contradicts() ? 1 : 0;
+  }
+  if (zones.size() > 1 && contradicted + 1 != zones.size()) return {};
+  return out;
+}
+
+std::string placed_text(int64_t zone, size_t zones, const GpuMatch& gpus, const Placement& placement) {
+  return fmt::format(
+      "local times read as {}, the only zone in which it overlaps the recording{}; each reading was taken 0 to "
+      "{:g} ms after its time, if both clocks are of one machine. {} readings lie within the recording, {} outside or "
+      "at its edge. GPUs matched: {} by uuid, {} by index; only in the log: {}, only in the recording: {}",
+      zone_text(zone), zones > 1 ? " and its GPU utilisation agrees" : "",
+      static_cast<double>(2 * placement.half_ns) / 1e6, placement.inside, placement.outside, gpus.by_uuid,
+      gpus.by_index, gpus.only_in_log, gpus.only_in_recording);
+}
+
+std::string not_matched_text(const Placement& placement) {
+  std::string out;
+  if (placement.outside > 0) out = fmt::format("{} lie outside the recording or at its edge", placement.outside);
+  if (placement.of_others > 0)
+    out += fmt::format("{}{} are of GPUs that are not in it", out.empty() ? "" : ", ", placement.of_others);
+  return out;
+}
+
+// Why they were not placed; empty where they were, and `how` and `row` say how.
+std::string try_to_place(Trace& part, Trace& whole, std::string& how, JoinedFiles::Values& row) {
   NvmlSamples& samples = part.nvml_samples;
   if (part.base_unix_ns == 0 || part.diagnostics.count(DiagnosticId::kAssumedTimes) > 0)
     return "its lines have no date and time: log with `nvidia-smi dmon -o DT`, or query timestamp";
   const std::optional<UnixSpan> work = work_of(whole);
   if (!work) return "the recording has no GPU work, or does not say when it was made";
-  if (!whole.nvml_samples.empty() && whole.metadata.count(std::string(kReadingsUncertainNs)) == 0)
+  const std::vector<int64_t>& placed = whole.files_joined.uncertain_ns;
+  if (!whole.nvml_samples.empty() && std::none_of(placed.begin(), placed.end(), [](int64_t ns) { return ns >= 0; }))
     return "the recording has readings of its own";
   if (samples.empty()) return "it has no readings";
   const auto [first, last] = std::minmax_element(samples.time_ns.begin(), samples.time_ns.end());
   const int64_t resolution = resolution_ns(part);
   const std::vector<int64_t> found = zones({*first + part.base_unix_ns, *last + part.base_unix_ns}, *work, resolution);
   if (found.empty()) return "it overlaps the recording in no time zone";
-  if (found.size() > 1)
-    return fmt::format(
-        "its zone is not known, and it overlaps the recording in {} of them, {} to {}: leave the "
-        "quarter of an hour around the recording in it",
-        found.size(), zone_text(found.front()), zone_text(found.back()));
   const GpuMatch gpus = match_gpus(part, whole);
   if (gpus.to.empty()) return "none of its GPUs is in the recording, by uuid, index and name";
+  const ZoneByUtilisation chosen = choose_zone(part, whole, found, gpus, resolution / 2);
+  if (!chosen.zone)
+    return fmt::format(
+        "its zone is not known, it overlaps the recording in {} of them, {} to {}, and GPU utilisation does not tell "
+        "them apart: leave the quarter of an hour around the recording in it",
+        found.size(), zone_text(found.front()), zone_text(found.back()));
   for (const int32_t device : whole.nvml_samples.device)
     for (const auto& [own, to] : gpus.to)
       if (to == device) return "another log has readings of the same GPU";
   Placement placement;
   placement.half_ns = resolution / 2;
-  placement.shift_ns = part.base_unix_ns - found.front() - whole.base_unix_ns + placement.half_ns;
+  placement.shift_ns = shift_of(part, whole, *chosen.zone, placement.half_ns);
   placement.work = {work->from_ns - whole.base_unix_ns, work->to_ns - whole.base_unix_ns};
   place(samples, gpus, placement);
-  how = placed_text(found.front(), gpus, placement);
-  int64_t before = 0;
-  const auto fact = whole.metadata.find(std::string(kReadingsUncertainNs));
-  if (fact != whole.metadata.end() && !json::parse_int(fact->second, before)) before = 0;
-  whole.metadata[std::string(kReadingsUncertainNs)] = std::to_string(std::max(before, 2 * placement.half_ns));
+  how = placed_text(*chosen.zone, found.size(), gpus, placement);
+  TraceBuilder builder(whole);
+  row.joined_by = builder.text(fmt::format("time{} and GPU {}", found.size() > 1 ? ", utilisation" : "",
+                                           gpus.by_uuid == 0    ? "index"
+                                           : gpus.by_index == 0 ? "uuid"
+                                                                : "uuid or index"));
+  row.shift_ns = placement.half_ns - *chosen.zone;
+  if (const UtilisationAgreement& load = chosen.load; load.compared > 0) {
+    row.compared = load.compared;
+    if (load.tells_time() || load.contradicts()) row.agreeing = load.agreeing;
+  }
+  row.uncertain_ns = 2 * placement.half_ns;
+  row.matched = static_cast<int64_t>(placement.inside);
+  row.not_matched = builder.text(not_matched_text(placement));
   return {};
 }
 
 }  // namespace
 
-void join_readings(const std::string& name, Trace part, Trace& whole) {
+JoinedFiles::Values join_readings(const std::string& name, Trace part, Trace& whole) {
+  JoinedFiles::Values row;
+  row.records = static_cast<int64_t>(part.nvml_samples.size());
   std::string how;
-  const std::string why_not = try_to_place(part, whole, how);
+  const std::string why_not = try_to_place(part, whole, how, row);
+  TraceBuilder builder(whole);
   if (why_not.empty()) {
     whole.diagnostics.add(DiagnosticId::kReadingsPlaced, name + ": " + how);
+    if (row.agreeing >= 0 && row.compared >= 6 && 4 * row.agreeing < 3 * row.compared)
+      whole.diagnostics.add(
+          DiagnosticId::kReadingsContradict,
+          fmt::format("{}: {} of {} readings of GPU utilisation agree with the recording; the log may "
+                      "be of another GPU or machine, its clock may differ, or another program ran",
+                      name, row.agreeing, row.compared));
     whole.metadata.insert(part.metadata.begin(), part.metadata.end());
   } else {
-    whole.metadata[std::string(kReadingsNotPlaced) + name] = why_not;
+    row.matched = 0;
+    row.not_matched = builder.text(why_not);
     part.nvml_samples = NvmlSamples();
   }
   part.recorded = Recorded();  // a log records no kernels
   part.devices = Devices();    // those of the recording hold
-  TraceBuilder(whole).append(std::move(part));
+  builder.append(std::move(part));
+  return row;
 }
 
 }  // namespace llmprof

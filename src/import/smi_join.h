@@ -7,8 +7,8 @@
 
 namespace llmprof {
 
-// Appends the readings of `part`, one such log, whose GPUs are in `whole`. What was done, or why nothing could be, is a
-// sentence in whole.metadata (kReadingsPlaced and the file's name, or kReadingsNotPlaced).
-void join_readings(const std::string& name, Trace part, Trace& whole);
+// Appends the readings of `part`, one such log, whose GPUs are in `whole`. What was done is a diagnostic, and with why
+// the rest was not the row of files_joined, but for its file and format, which are the caller's.
+JoinedFiles::Values join_readings(const std::string& name, Trace part, Trace& whole);
 
 }  // namespace llmprof

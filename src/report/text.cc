@@ -206,6 +206,7 @@ std::string render_text(const Report& report, const RenderOptions& given) {
                           text_nccl,
                           text_engine,
                           text_proton,
+                          text_joined_files,
                           text_launch_sites,
                           text_memory,
                           text_allocators,

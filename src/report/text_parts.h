@@ -111,6 +111,7 @@ std::string text_servers(const Report& report, const RenderOptions& options, con
 std::string text_ranks(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_nccl(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_engine(const Report& report, const RenderOptions& options, const Ink& ink);
+std::string text_joined_files(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_proton(const Report& report, const RenderOptions& options, const Ink& ink);
 std::string text_kernels(const Report& report, const RenderOptions& options, const Ink& ink);
 // "Simulated: TPOT 3.3 ms -> 1.7 ms (95 %: 1.6 ms to 1.8 ms)".

@@ -481,6 +481,7 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
   F(IfAny<std::vector<ProtonScopeRecord>>, proton_scopes, "", "Of the same; left out without it")               \
   F(IfAny<std::vector<ProtonKernelRecord>>, proton_kernels, "", "Of the same; left out without it")             \
   F(IfAny<std::vector<ProtonMetricRecord>>, proton_metrics, "", "Of the same; left out without it")             \
+  F(IfAny<std::vector<JoinedFileRecord>>, joined_files, "", "Left out where nothing was joined")                \
   F(std::vector<LaunchSiteRecord>, launch_sites, "", "Empty but for deep recordings")                           \
   F(std::vector<IdleRecord>, idle, "", "GPU idle time by cause")                                                \
   F(std::vector<IdleSiteRecord>, idle_sites, "", "Where the host was meanwhile")                                \

@@ -489,4 +489,21 @@ LLMPROF_RECORD(ProtonKernelRecord, "proton_kernels", "Kernels by Proton over all
 LLMPROF_RECORD(ProtonMetricRecord, "proton_metrics", "Other metrics of Proton's scopes and kernels",
                LLMPROF_PROTON_METRIC_FIELDS)
 
+// ---- what was joined to a recording ----
+
+#define LLMPROF_JOINED_FILE_FIELDS(F)                                                                             \
+  F(std::string, file, "", "File beside the recording, or recording of a further rank, as it was named")          \
+  F(std::string, format, "", "Its importer, as llmprof list importers has it, or rank")                           \
+  F(OptText, joined_by, "", "What finds its records in the recording; none where nothing does")                   \
+  F(OptDouble, offset_s, "s", "Added to its times, read as UTC if they name no time zone; none without times")    \
+  F(OptDouble, offset_bound_s, "s", "By how much that may be wrong, either way; none where it is not bounded")    \
+  F(OptInt, records, "", "Readings, profiled kernels, logged products, kernels or collectives of it")             \
+  F(OptInt, matched, "", "Of them those found in the recording; of readings those that surely lie within it")     \
+  F(OptInt, not_matched, "", "Of them the others")                                                                \
+  F(OptText, why, "", "Why these, or all of it, were not")                                                        \
+  F(OptInt, utilisation_readings, "", "Readings of GPU utilisation over time in which the GPU was busy, or idle") \
+  F(OptDouble, utilisation_agree_frac, "frac", "Of them those that say the same; none if the load was constant")
+LLMPROF_RECORD(JoinedFileRecord, "joined_files", "Files joined to the recording, and what of them was found in it",
+               LLMPROF_JOINED_FILE_FIELDS)
+
 }  // namespace llmprof

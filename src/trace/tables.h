@@ -556,7 +556,8 @@ LLMPROF_TABLE(ClientSplits, "client_splits", "What the GPU did while requests of
   T(EngineQueries, engine_queries)       \
   T(ProtonNodes, proton_nodes)           \
   T(ProtonMetrics, proton_metrics)       \
-  T(ProtonGpus, proton_gpus)
+  T(ProtonGpus, proton_gpus)             \
+  T(JoinedFiles, files_joined)
 #define LLMPROF_DERIVED_TABLES(T)  \
   T(OpLinks, op_links)             \
   T(ApiLinks, api_links)           \

@@ -210,4 +210,22 @@ LLMPROF_TABLE(ProtonMetrics, "proton_metrics", "Metrics of Proton's scopes and k
   C(int64_t, bus_bits, "bits", "Width of the memory's bus (bus_width), -1 if absent")
 LLMPROF_TABLE(ProtonGpus, "proton_gpus", "GPUs as Proton's files describe them", LLMPROF_PROTON_GPU_COLUMNS)
 
+// Files beside a recording, in the order in which they were joined. Readings are placed in time as they are joined;
+// what else there is to match, analyses match.
+#define LLMPROF_JOINED_FILE_COLUMNS(C)                                                                           \
+  C(StringId, file, "", "As it was named")                                                                       \
+  C(StringId, format, "", "Importer that read it")                                                               \
+  C(int64_t, first_row, "", "First row that it has in the table of its records; -1 if it has none")              \
+  C(int64_t, records, "", "Readings, profiled kernels or logged products of it, -1 for other files")             \
+  C(StringId, joined_by, "", "Of readings: what their place in the recording follows from; empty if not placed") \
+  C(int64_t, shift_ns, "ns", "Added to its times, read as UTC, if they are placed")                              \
+  C(LengthNs, uncertain_ns, "ns",                                                                                \
+    "From the earliest to the latest moment at which a placed reading may have been "                            \
+    "taken; its time is the middle; -1 if not placed")                                                           \
+  C(int64_t, matched, "", "Readings that surely lie in the recording, -1 if that is left to analyses")           \
+  C(StringId, not_matched, "", "Why others do not, empty if all do")                                             \
+  C(int64_t, compared, "", "Readings of GPU utilisation that the recording can be compared with, -1 if none")    \
+  C(int64_t, agreeing, "", "Of them those that agree, -1 if that says nothing: the load was constant")
+LLMPROF_TABLE(JoinedFiles, "files_joined", "Files beside the recording", LLMPROF_JOINED_FILE_COLUMNS)
+
 }  // namespace llmprof

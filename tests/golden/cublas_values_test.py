@@ -175,6 +175,9 @@ def check_beside(binary, folder, recording):
             expected[batch, m, n, k].append(ns)
         matched = sum(row["recorded_calls"] or 0 for row in report["logged_products"])
         expect(matched == len(gemms) - first, f"{recording}, {name}: {matched} matched of {len(gemms) - first}")
+        [file] = report["joined_files"]
+        expect((file["file"], file["format"], file["records"], file["matched"], file["not_matched"]) ==
+               (str(log), "cublas", len(lines), len(gemms) - first, len(extra)), f"{recording}, {name}: {file}")
         for row in report["logged_products"]:
             key = row["batch"], row["m"], row["n"], row["k"]
             times = expected.get(key)

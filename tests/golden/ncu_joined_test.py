@@ -184,6 +184,10 @@ def main():
         roofline(table(work / "tables", "roofline"), read("raw.csv.gz"))
         llmprof("export", recording, "--to", "csv", "--quiet", "-o", work / "trace")
         joined(profiled, work / "trace")
+        [file] = report["joined_files"]
+        calls = sum(len(calls) for calls in groups(read("details.csv.gz")).values())
+        expect("joined", (file["format"], file["records"], file["matched"], file["not_matched"]) == ("ncu", calls, calls, 0),
+               f"{calls} kernels on the details page, all in the recording: {file}")
     least = {"details": 100, "roofline": 16, "closed form": 3, "joined": 13}
     for part, count in least.items():
         if compared[part] < count:

@@ -180,6 +180,9 @@ def check_beside(binary, folder, tree):
     for name, figures in found.items():
         expect(figures == wanted.get(name, (None, None)), f"beside: {name} {figures}")
     [profile] = got["proton_profiles"]
+    [file] = got["joined_files"]
+    expect((file["file"], file["format"], file["joined_by"], file["records"], file["matched"], file["not_matched"]) ==
+           (str(SCOPES), "proton", "name of kernels", len(found), 3, len(found) - 3), f"beside: {file}")
     missing = sum(kernel[2] for kernel in tree.kernels if kernel[0] not in wanted)
     expect((profile["recorded_kernels"], profile["missing_kernels"]) == (3, len(found) - 3), f"{profile}")
     expect(same(profile["missing_frac"], missing / tree.ns) and "take in the recording" in questions(got), f"{profile}")

@@ -102,6 +102,16 @@ def check(what, job, report, given=None):
                 expect(row[name] is None if limit is None else near(row[name], limit / 1e3), f"{what}: rank {rank}: {name} {row[name]}, not of {limit} ns")
         expect(near(row["offset_us"], planted) or abs(row["offset_us"] - planted) < job.spread_ns / 1e3, f"{what}: rank {rank}: offset {row['offset_us']}, {planted}")
         expect(near(row["shift_us"], row["offset_us"] if (low or 0) > 0 or (high or 0) < 0 else 0), f"{what}: rank {rank}: shift {row['shift_us']} of {planted}")
+        if rank == given[0]:
+            continue
+        file = next(one for one in report["joined_files"] if one["file"] == row["file"])
+        expect(file["joined_by"] == "order of collectives", f"{what}: {file}")
+        expect((file["records"], file["matched"], file["not_matched"]) == (len(own), len(joined), len(own) - len(joined)), f"{what}: {file}")
+        expect((file["why"] is None) == (len(own) == len(joined)), f"{what}: {file}")
+        expect(near(file["offset_s"], row["shift_us"] / 1e6), f"{what}: {file}")
+        bound = None if low is None or high is None else max(abs(low / 1e9 - file["offset_s"]), abs(high / 1e9 - file["offset_s"]))
+        expect(file["offset_bound_s"] is None if bound is None else near(file["offset_bound_s"], bound), f"{what}: {file}, bound {bound}")
+    expect(len(report.get("joined_files", [])) == len(given) - 1, f"{what}: {report.get('joined_files')}")
     check_kinds(what, job, report, given, whole)
 
 

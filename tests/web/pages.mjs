@@ -74,12 +74,16 @@ export function make_pages({ binary, source, web, folder }) {
   const ranks = ['0', '1'].map((rank) => join(inputs, `two_ranks_${rank}.json.gz`));
   page(
     'ranks',
-    ['answer', 'stages', 'ranks', 'joined_collectives', 'path', 'timeline'],
+    ['answer', 'stages', 'ranks', 'joined_collectives', 'joined_files', 'path', 'timeline'],
     ['analyze', ...ranks, '--ceilings', 'datasheet'],
   );
   // Of a real job, in which no steps are known.
   const late = ['0', '1'].map((rank) => join(inputs, `late_rank_${rank}.json.gz`));
-  page('late_rank', ['answer', 'stages', 'ranks', 'joined_collectives', 'timeline'], ['analyze', ...late]);
+  page(
+    'late_rank',
+    ['answer', 'stages', 'ranks', 'joined_collectives', 'joined_files', 'timeline'],
+    ['analyze', ...late],
+  );
   analyze('hostile', join(inputs, 'hostile_names.json.gz'));
   analyze('readings', join(inputs, 'dmon.txt'));
   const of_servers = ['recording', 'unknown', 'diagnostics'];

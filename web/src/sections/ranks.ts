@@ -2,5 +2,5 @@
 import type { Page } from '../page';
 
 export function add_ranks(page: Page): void {
-  for (const table of ['ranks', 'joined_collectives']) page.list(table);
+  for (const table of ['ranks', 'joined_collectives', 'joined_files']) page.list(table);
 }
