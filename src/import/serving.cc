@@ -12,68 +12,21 @@
 
 #include "import/json_scan.h"
 #include "import/serving_names.h"
+#include "import/serving_rows.h"
 #include "import/serving_walk.h"
-#include "trace/check_trace.h"
-#include "trace/client_runs.h"
-#include "trace/trace_builder.h"
 
 namespace llmprof::serving {
 namespace {
 
 constexpr size_t kRunsMax = 100'000;
 constexpr size_t kFiguresOfRunMax = 1'000;
-constexpr size_t kRequestsMax = 10'000'000;
-constexpr size_t kIntervalsMax = 50'000'000;
 constexpr size_t kTextOfRunMax = 200;  // a name of a model, a backend
 constexpr size_t kTextOfErrorMax = 400;
-constexpr std::string_view kUnsaid = "(the file does not say why)";
-
-struct RunFigure {
-  std::string name, statistic, unit, field;
-  double value;
-};
-
-// A request as far as it was read; -1: absent.
-struct ReadRequest {
-  int64_t start_ns = -1, latency_ns = -1, ttft_ns = -1, input_tokens = -1, output_tokens = -1;
-  std::string error{};
-  bool wall_clock = false;  // start_ns is since 1970
-};
-
-// Before 2001 and after 2096 it is no wall clock, whatever a field is called.
-bool is_wall_clock(int64_t unix_ns) {
-  return unix_ns >= 1'000'000'000'000'000'000 && unix_ns <= 4'000'000'000'000'000'000;
-}
-
-// The arrays of vLLM and SGLang: one entry a request.
-struct Columns {
-  std::vector<int64_t> input_lens{}, output_lens{}, ttfts{}, latencies{}, starts{};
-  std::vector<std::string> errors{};
-  std::vector<int64_t> itls{};
-  std::vector<uint32_t> itl_counts{};
-  std::vector<uint8_t> itl_whole{};       // none of its pieces was left out
-  std::map<std::string, size_t> sizes{};  // by the name of the array
-};
-
-struct ReadRun {
-  std::map<std::string, std::string> texts{};
-  std::vector<RunFigure> figures{};
-  Columns columns{};
-};
 
 class ServingReader : DocumentWalk {
  public:
   ServingReader(InputFile& input, Trace& trace)
-      : DocumentWalk(input, trace.diagnostics),
-        trace_(trace),
-        builder_(trace),
-        file_(input.name().substr(input.name().rfind('/') + 1)) {
-    // Files of one name in several folders stay apart.
-    int64_t same = 1;
-    for (const std::string& earlier : trace.source.files)
-      same += earlier.substr(earlier.rfind('/') + 1) == input.name().substr(input.name().rfind('/') + 1);
-    if (same > 1) file_ += fmt::format(" ({})", same);
-  }
+      : DocumentWalk(input, trace.diagnostics), rows_(trace, name_of(input, trace)) {}
 
   void read() {
     bool in_list = false;
@@ -88,12 +41,22 @@ class ServingReader : DocumentWalk {
       else if (!top_value(token) && !go_on(in_list))
         break;
     }
-    finish();
+    if (record_source_ != StringId::kEmpty) rows_.set_starts(first_record_);
+    rows_.finish();
   }
 
   size_t documents() const { return documents_; }
 
  private:
+  // Files of one name in several folders stay apart.
+  static std::string name_of(const InputFile& input, const Trace& trace) {
+    std::string name(input.name().substr(input.name().rfind('/') + 1));
+    int64_t same = 1;
+    for (const std::string& earlier : trace.source.files) same += earlier.substr(earlier.rfind('/') + 1) == name;
+    if (same > 1) name += fmt::format(" ({})", same);
+    return name;
+  }
+
   // ---- the top ----
 
   // False where it is not read to its end.
@@ -241,7 +204,7 @@ class ServingReader : DocumentWalk {
         return skip(token);
       }
       return entries([&](Token inner) {
-        if (trace_.client_intervals.size() + columns.itls.size() >= kIntervalsMax) {
+        if (rows_.intervals() + columns.itls.size() >= kIntervalsMax) {
           limit("times between pieces of output");
           columns.itl_whole.back() = 0;
           return skip(inner);
@@ -261,7 +224,7 @@ class ServingReader : DocumentWalk {
   }
 
   bool room_for_requests(size_t more) {
-    if (trace_.client_requests.size() + more < kRequestsMax) return true;
+    if (rows_.requests() + more < kRequestsMax) return true;
     limit("requests");
     return false;
   }
@@ -276,64 +239,6 @@ class ServingReader : DocumentWalk {
     count(DiagnosticId::kMalformedEvent, fmt::format("{} has {} entries and {} has {}: no request was kept",
                                                      most->first, most->second, least->first, least->second));
     return false;
-  }
-
-  void add_columns(const Columns& columns, StringId source) {
-    if (!arrays_agree(columns)) return;
-    const auto at = [](const std::vector<int64_t>& values, size_t i) { return i < values.size() ? values[i] : -1; };
-    const size_t requests = std::min(columns.sizes.begin()->second, kRequestsMax);
-    size_t first = 0;
-    for (size_t i = 0; i < requests; ++i) {
-      ReadRequest request;
-      request.start_ns = at(columns.starts, i);
-      request.latency_ns = at(columns.latencies, i);
-      request.ttft_ns = at(columns.ttfts, i);
-      request.input_tokens = at(columns.input_lens, i);
-      request.output_tokens = at(columns.output_lens, i);
-      if (i < columns.errors.size()) request.error = columns.errors[i];
-      // Both programs write 0 for the output of a request that failed.
-      if (request.error.empty() && request.output_tokens == 0 && request.ttft_ns <= 0) request.error = kUnsaid;
-      const size_t pieces = i < columns.itl_counts.size() ? columns.itl_counts[i] : 0;
-      const int64_t* lengths = columns.itls.data() + first;
-      first += pieces;
-      if (!request.error.empty()) {
-        // What a failed request has of times is 0, or of the part that came.
-        request.latency_ns = request.ttft_ns = -1;
-      } else if (columns.latencies.empty() && request.ttft_ns >= 0 && i < columns.itl_whole.size() &&
-                 columns.itl_whole[i] != 0) {
-        request.latency_ns = request.ttft_ns;
-        for (size_t k = 0; k < pieces; ++k) request.latency_ns += std::min(lengths[k], INT64_MAX - request.latency_ns);
-      }
-      add_request(request, source, lengths, request.error.empty() ? pieces : 0);
-    }
-  }
-
-  void add_request(const ReadRequest& request, StringId source, const int64_t* lengths, size_t pieces) {
-    const ClientRequestId row = builder_.add<ClientRequests>({.start_ns = request.start_ns,
-                                                              .latency_ns = request.latency_ns,
-                                                              .ttft_ns = request.ttft_ns,
-                                                              .input_tokens = request.input_tokens,
-                                                              .output_tokens = request.output_tokens,
-                                                              .source = source,
-                                                              .error = builder_.text(request.error)});
-    for (size_t k = 0; k < pieces; ++k) builder_.add<ClientIntervals>({.request = row, .length_ns = lengths[k]});
-    if (!request.wall_clock || !is_wall_clock(request.start_ns)) return;
-    const auto after = [&](int64_t length) {
-      return length < 0 || length > kTimeNsMax ? -1 : request.start_ns + length;
-    };
-    builder_.add<ClientMoments>({.request = row,
-                                 .sent_unix_ns = request.start_ns,
-                                 .first_unix_ns = after(request.ttft_ns),
-                                 .end_unix_ns = after(request.latency_ns)});
-  }
-
-  // Starts since the first of them: clients have clocks of their own.
-  void set_starts(size_t from) {
-    std::vector<int64_t>& starts = trace_.client_requests.start_ns;
-    int64_t first = INT64_MAX;
-    for (size_t row = from; row < starts.size(); ++row)
-      if (starts[row] >= 0) first = std::min(first, starts[row]);
-    for (size_t row = from; row < starts.size(); ++row) starts[row] = starts[row] < 0 ? 0 : starts[row] - first;
   }
 
   // ---- AIPerf and GenAI-Perf ----
@@ -430,17 +335,17 @@ class ServingReader : DocumentWalk {
     if (record.error.empty() && parts.failed) record.error = kUnsaid;
     if (!room_for_requests(0)) return;
     if (record_source_ == StringId::kEmpty) {
-      record_source_ = new_source({{"format", "aiperf"}});
-      first_record_ = trace_.client_requests.size();
+      record_source_ = rows_.new_source({{"format", "aiperf"}});
+      first_record_ = rows_.requests();
     }
     if (!record.error.empty()) record.latency_ns = record.ttft_ns = -1;
     record.wall_clock = true;
     size_t pieces = record.error.empty() ? parts.chunks.size() : 0;
-    if (trace_.client_intervals.size() + pieces > kIntervalsMax) {
+    if (rows_.intervals() + pieces > kIntervalsMax) {
       limit("times between pieces of output");
       pieces = 0;
     }
-    add_request(record, record_source_, parts.chunks.data(), pieces);
+    rows_.add_request(record, record_source_, parts.chunks.data(), pieces);
   }
 
   // "time_to_first_token": {"unit": "ms", "avg": 12.5, "p50": 12.1, ...}.
@@ -504,8 +409,8 @@ class ServingReader : DocumentWalk {
       ReadRun run;
       run.texts = texts;
       run.texts["format"] = "guidellm";
-      const StringId source = new_source({});
-      const size_t first_request = trace_.client_requests.size();
+      const StringId source = rows_.new_source({});
+      const size_t first_request = rows_.requests();
       const bool read = members([&](std::string_view key, Token first) {
         if (key == "duration" && is_scalar(first))
           add_figure(run, "duration", "", number(first, "duration"), "s", "duration");
@@ -521,9 +426,9 @@ class ServingReader : DocumentWalk {
         if (key == "requests") return guidellm_requests(source);
         return skip(first);
       });
-      set_starts(first_request);
-      add_figures(run, source);
-      runs_.back().second = run.texts;
+      rows_.set_starts(first_request);
+      rows_.add_figures(run, source);
+      rows_.set_texts(run.texts);
       return read;
     });
   }
@@ -601,7 +506,7 @@ class ServingReader : DocumentWalk {
           request.latency_ns = request.ttft_ns = -1;
         }
         request.wall_clock = true;
-        if (room_for_requests(0)) add_request(request, source, nullptr, 0);
+        if (room_for_requests(0)) rows_.add_request(request, source, nullptr, 0);
         return read;
       });
     });
@@ -614,25 +519,7 @@ class ServingReader : DocumentWalk {
     });
   }
 
-  // ---- rows ----
-
-  // Of the next run; the first is the file itself until a second comes.
-  StringId new_source(std::map<std::string, std::string> texts) {
-    const std::string name = runs_.empty() ? file_ : fmt::format("{}:{}", file_, runs_.size() + 1);
-    const StringId source = builder_.text(name);
-    runs_.emplace_back(source, std::move(texts));
-    return source;
-  }
-
-  void add_figures(const ReadRun& run, StringId source) {
-    for (const RunFigure& figure : run.figures)
-      builder_.add<ClientFigures>({.source = source,
-                                   .name = builder_.text(figure.name),
-                                   .statistic = builder_.text(figure.statistic),
-                                   .value = figure.value,
-                                   .unit = builder_.text(figure.unit),
-                                   .field = builder_.text(figure.field)});
-  }
+  // ---- runs ----
 
   static bool says_anything(const ReadRun& run) {
     return !run.columns.sizes.empty() ||
@@ -645,32 +532,17 @@ class ServingReader : DocumentWalk {
   // not.
   void add_run(ReadRun& run, bool whole_document) {
     if (!says_anything(run)) return count(DiagnosticId::kMalformedEvent, "no figure of a benchmark");
-    if (runs_.size() >= kRunsMax) return limit("runs");
+    if (rows_.runs() >= kRunsMax) return limit("runs");
     run.texts.emplace("format", "bench");
-    const StringId source = new_source(run.texts);
-    const size_t first_request = trace_.client_requests.size();
-    add_figures(run, source);
-    if (whole_document) add_columns(run.columns, source);
-    set_starts(first_request);
+    const StringId source = rows_.new_source(run.texts);
+    const size_t first_request = rows_.requests();
+    rows_.add_figures(run, source);
+    if (whole_document && arrays_agree(run.columns)) rows_.add_columns(run.columns, source);
+    rows_.set_starts(first_request);
   }
 
-  void finish() {
-    if (record_source_ != StringId::kEmpty) set_starts(first_record_);
-    if (runs_.size() > 1) {
-      const StringId before = runs_.front().first, after = builder_.text(file_ + ":1");
-      for (std::vector<StringId>* column : {&trace_.client_requests.source, &trace_.client_figures.source})
-        std::replace(column->begin(), column->end(), before, after);
-      runs_.front().first = after;
-    }
-    for (const auto& [source, texts] : runs_)
-      for (const auto& [what, text] : texts) trace_.metadata[client_text_key(what, trace_.text(source))] = text;
-  }
-
-  Trace& trace_;
-  TraceBuilder builder_;
-  std::string file_;
+  RunRows rows_;
   size_t documents_ = 0;
-  std::vector<std::pair<StringId, std::map<std::string, std::string>>> runs_{};
   StringId record_source_ = StringId::kEmpty;
   size_t first_record_ = 0;
 };

@@ -74,6 +74,23 @@ int64_t step(TestTrace* b, int64_t host, int launches, int64_t call_ns, int64_t 
   return returned + 5'000;
 }
 
+struct Expected {
+  double within, slowed;
+};
+// That the eight steps recorded `with` the recorder, so many times slower at least, come back as those `without` it.
+void expect_as_alone(TestTrace* with, TestTrace* without, const RecorderCosts& known, Expected expected) {
+  const std::vector<StepTime> recorded = replay_steps(with->derive_all(), &known);
+  const std::vector<StepTime> plain = replay_steps(without->derive_all());
+  ASSERT_EQ(recorded.size(), 8U);
+  ASSERT_EQ(plain.size(), 8U);
+  for (size_t i = 1; i < recorded.size(); ++i) {
+    ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
+    const double want = static_cast<double>(plain[i].recorded_ns);
+    EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), want, expected.within * want);
+    EXPECT_GT(static_cast<double>(recorded[i].recorded_ns), expected.slowed * want);
+  }
+}
+
 TEST(Undisturbed, StepsComeBackAsTheyAreWithoutTheRecorder) {
   const RecorderCosts known = costs();
   for (const bool host_bound : {true, false}) {
@@ -84,16 +101,8 @@ TEST(Undisturbed, StepsComeBackAsTheyAreWithoutTheRecorder) {
       host = step(&with, host, 60, 6'000, 5'000 + 1'000, kernel, 1'300, 500);
       alone = step(&without, alone, 60, kPlainLaunch, 5'000, kernel, 1'000, 200);
     }
-    const std::vector<StepTime> recorded = replay_steps(with.derive_all(), &known);
-    const std::vector<StepTime> plain = replay_steps(without.derive_all());
-    ASSERT_EQ(recorded.size(), 8U);
-    ASSERT_EQ(plain.size(), 8U);
-    for (size_t i = 1; i < recorded.size(); ++i) {
-      ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
-      const double want = static_cast<double>(plain[i].recorded_ns);
-      EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), want, 0.01 * want) << host_bound;
-      EXPECT_GT(static_cast<double>(recorded[i].recorded_ns), (host_bound ? 1.25 : 1.005) * want);
-    }
+    SCOPED_TRACE(host_bound);
+    expect_as_alone(&with, &without, known, {.within = 0.01, .slowed = host_bound ? 1.25 : 1.005});
   }
 }
 
@@ -140,16 +149,8 @@ TEST(Undisturbed, WaitsThatWakeLater) {
       return b;
     };
     TestTrace with = run(true), without = run(false);
-    const std::vector<StepTime> recorded = replay_steps(with.derive_all(), &known);
-    const std::vector<StepTime> plain = replay_steps(without.derive_all());
-    ASSERT_EQ(recorded.size(), 8U);
-    ASSERT_EQ(plain.size(), 8U);
-    for (size_t i = 1; i < recorded.size(); ++i) {
-      ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
-      const double want = static_cast<double>(plain[i].recorded_ns);
-      EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), want, 0.003 * want) << copies;
-      EXPECT_GT(static_cast<double>(recorded[i].recorded_ns), 1.1 * want) << copies;
-    }
+    SCOPED_TRACE(copies);
+    expect_as_alone(&with, &without, known, {.within = 0.003, .slowed = 1.1});
   }
 }
 
