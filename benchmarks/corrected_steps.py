@@ -10,6 +10,8 @@ at the full pace of the host, for hosts that are virtual machines have slow spel
 and how far they are off next to changes of recording by what `llmprof peaks` measured on the machine alone (agree_frac), which
 is what a run too short for a factor has. A program passes with 2 % at full pace; "few" where fewer than ten steps of either kind
 ran so.
+
+--again runs nothing: this llmprof analyses the recordings in --keep once more, by the costs that are in them.
 """
 import json
 import os
@@ -83,11 +85,32 @@ def main():
     parser = harness.arguments(__doc__, "corrected_steps.json")
     parser.add_argument("--programs", default=",".join(PROGRAMS), help=f"of {','.join(PROGRAMS)}")
     parser.add_argument("--seconds", type=float, default=20, help="of steps")
+    parser.add_argument("--again", action="store_true", help="analyse the recordings in --keep once more")
     args = parser.parse_args()
     names = [name for name in args.programs.split(",") if name]
     if unknown := [name for name in names if name not in PROGRAMS]:
         parser.error(f"no program {', '.join(unknown)}: expected of {', '.join(PROGRAMS)}")
-    state = harness.State(args.state, args.fresh)
+    if args.again and not args.keep:
+        parser.error("--again needs --keep FOLDER, where the recordings are")
+    state = harness.State(args.state, args.fresh or args.again)
+    if args.again:
+        for name in names:
+            state.put(name, analysed(args, name))
+    elif not measure(args, names, state):
+        return 1
+    return show(args, names, state)
+
+
+def analysed(args, name):
+    session = pathlib.Path(args.keep) / name / "session"
+    done = subprocess.run([args.llmprof, "analyze", str(session), "--quiet", "--json"], capture_output=True, text=True)
+    report = json.loads(done.stdout) if done.returncode == 0 else None
+    found = figures_of(report) if report else None
+    return found or {"error": "no stage with recorded and unrecorded steps" if report else done.stderr.strip()[-300:]}
+
+
+def measure(args, names, state):
+    """False where what recording costs cannot be measured."""
     budget = harness.Budget(args.budget)
     state.save(machine=harness.machine(args.python))
     done = subprocess.run([args.llmprof, "peaks", "--recorder-only", "--quiet", "--json", "--device", "cuda:0"],
@@ -95,7 +118,7 @@ def main():
     costs = json.loads(done.stdout).get("recorder") if done.returncode == 0 else None
     if not costs:
         print(f"what recording costs here cannot be measured: {done.stderr.strip()[-300:]}")
-        return 1
+        return False
     state.save(costs=costs)
     for name in names:
         if name in state and "error" not in state.get(name):
@@ -109,6 +132,10 @@ def main():
         failed = outcome.failure() or (None if outcome.report else "no report")
         found = None if failed else figures_of(outcome.report)
         state.put(name, found or {"error": failed or "no stage with recorded and unrecorded steps"})
+    return True
+
+
+def show(args, names, state):
     summary = {name: row for name, row in state.results().items()}
     state.save(summary=summary)
     harness.write_summary(args, state)

@@ -130,4 +130,22 @@ std::optional<double> noise_between_stretches(const std::vector<double>& in_orde
   return std::sqrt(std::max(0.0, seen - drawn));
 }
 
+std::vector<double> isotonic_means(const std::vector<double>& values, const std::vector<double>& weights) {
+  struct Pool {
+    double sum, weight;
+    size_t values;
+    double mean() const { return sum / weight; }
+  };
+  std::vector<Pool> pools;
+  for (size_t i = 0; i < values.size(); ++i) {
+    Pool pool{weights[i] * values[i], weights[i], 1};
+    for (; !pools.empty() && pool.mean() < pools.back().mean(); pools.pop_back())
+      pool = {pool.sum + pools.back().sum, pool.weight + pools.back().weight, pool.values + pools.back().values};
+    pools.push_back(pool);
+  }
+  std::vector<double> out;
+  for (const Pool& pool : pools) out.insert(out.end(), pool.values, pool.mean());
+  return out;
+}
+
 }  // namespace llmprof

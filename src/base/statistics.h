@@ -35,4 +35,9 @@ Interval bootstrap_median_ratio(const std::vector<double>& a, const std::vector<
 // not averaged out by more of them. Empty for fewer than eight values.
 std::optional<double> noise_between_stretches(const std::vector<double>& in_order, uint64_t seed = 1);
 
+// The values nearest to these, by squares with those weights, that never fall: where values fall, all of the stretch
+// have its weighted mean. Isotonic regression by pooling adjacent violators (Barlow, Bartholomew, Bremner, Brunk:
+// Statistical Inference under Order Restrictions, 1972). As many weights as values, above 0.
+std::vector<double> isotonic_means(const std::vector<double>& values, const std::vector<double>& weights);
+
 }  // namespace llmprof

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "base/statistics.h"
+
 namespace llmprof::replay {
 namespace {
 
@@ -49,6 +51,12 @@ double graph_edge(const RecorderCost* turn, const RecorderCost& kernel, const Re
   return std::max(0.0, (edges + kernels_apart(kernel) + between_nodes) / 2);
 }
 
+// What recording such a turn costs beside its kernel and its nodes. All of it was seen before the first node: 3.7 us at
+// least behind a kernel on an H200, where a kernel begins 1.1 us behind the last node, as without the recorder.
+double graph_begins_later(const RecorderCost* turn, const RecorderCost& kernel, const RecorderCost& node) {
+  return turn == nullptr ? 0 : std::max(0.0, cost_ns(turn) - cost_ns(&kernel) - kGraphTurnNodes * cost_ns(&node));
+}
+
 // Whether so much lay on its stream when a call began that it may have waited for room in the queue, which has some
 // hundreds of places.
 bool queue_may_be_full(const Timeline& timeline, ApiCallId call) {
@@ -63,6 +71,24 @@ bool queue_may_be_full(const Timeline& timeline, ApiCallId call) {
   return true;
 }
 
+constexpr double kSpreadLeastNs = 10;
+
+struct MeasuredLevel {
+  double seen_ns, inside_ns, beside_ns, spread_ns;
+};
+
+// Colder caches make a call longer and recording it dearer, so costs rise with the levels. Where measured ones fall,
+// the processes differed.
+void let_rise(std::vector<MeasuredLevel>& levels, double MeasuredLevel::*cost) {
+  std::vector<double> costs, weights;
+  for (const MeasuredLevel& level : levels) {
+    costs.push_back(level.*cost);
+    weights.push_back(1 / (level.spread_ns * level.spread_ns));
+  }
+  const std::vector<double> rising = isotonic_means(costs, weights);
+  for (size_t i = 0; i < levels.size(); ++i) levels[i].*cost = rising[i];
+}
+
 }  // namespace
 
 RecorderCostModel::RecorderCostModel(const RecorderCosts& costs, double calls_factor) {
@@ -71,20 +97,22 @@ RecorderCostModel::RecorderCostModel(const RecorderCosts& costs, double calls_fa
   const RecorderCost* const kernel = find(costs, "gpu_kernel");
   const RecorderCost* const node = find(costs, "gpu_node");
   if (few == nullptr || many == nullptr || kernel == nullptr || node == nullptr) return;
+  std::vector<MeasuredLevel> levels;
   for (const char* const name : kLaunchLevels) {
     const RecorderCost* const level = find(costs, name);
     if (level == nullptr || level->seen_ns <= 0) continue;
     const Cost cost = cost_of(level, calls_factor);
-    launch_.push_back({level->seen_ns, cost.inside, cost.beside});
+    levels.push_back({level->seen_ns, cost.inside, cost.beside, std::max(level->spread_ns, kSpreadLeastNs)});
   }
   const auto unsure = [](const RecorderCost* cost) {
     return cost_ns(cost) > 0 ? std::min(1.0, cost->spread_ns / cost_ns(cost) / 2) : 0;
   };
   unsure_frac_ = {unsure(find(costs, "launch_512k")), unsure(many)};
-  std::sort(launch_.begin(), launch_.end(), [](const Level& a, const Level& b) { return a.seen_ns < b.seen_ns; });
-  // Colder caches make a call longer and recording dearer: where it was seen to cost less, the processes differed.
-  for (size_t i = 1; i < launch_.size(); ++i)
-    launch_[i].inside_ns = std::max(launch_[i].inside_ns, launch_[i - 1].inside_ns);
+  std::sort(levels.begin(), levels.end(),
+            [](const MeasuredLevel& a, const MeasuredLevel& b) { return a.seen_ns < b.seen_ns; });
+  let_rise(levels, &MeasuredLevel::inside_ns);
+  let_rise(levels, &MeasuredLevel::beside_ns);
+  for (const MeasuredLevel& level : levels) launch_.push_back({level.seen_ns, level.inside_ns, level.beside_ns});
   const Line plain(few->plain_ns, many->plain_ns);
   const Line most(few->recorded_ns + few->spread_ns, many->recorded_ns + many->spread_ns);
   graph_plain_ns_ = plain.at_zero, node_plain_ns_ = plain.slope;
@@ -105,7 +133,9 @@ RecorderCostModel::RecorderCostModel(const RecorderCosts& costs, double calls_fa
   node_gap_ns_ = cost_ns(node);
   kernels_apart_ns_ = kernels_apart(*kernel);
   nodes_sooner_ns_ = std::max(0.0, kernel->plain_ns - node->plain_ns);
-  graph_edge_ns_ = graph_edge(find(costs, "gpu_graph"), *kernel, *node);
+  const RecorderCost* const turn = find(costs, "gpu_graph");
+  graph_edge_ns_ = graph_edge(turn, *kernel, *node);
+  graph_begins_later_ns_ = graph_begins_later(turn, *kernel, *node);
 }
 
 RecorderCostModel::Cost RecorderCostModel::of_launch(double seen_ns) const {
@@ -198,7 +228,10 @@ void take_recorder_out(const Timeline& timeline, const RecorderCostModel& model,
     for (size_t kind = 0; kind < kStartKinds; ++kind) {
       const bool edge = !later(static_cast<StartKind>(before)) || !later(static_cast<StartKind>(kind));
       Latency& latency = latencies.behind[before][kind];
-      if (!edge || latency.samples != 0) continue;
+      if (!edge) continue;
+      if (latency.samples != 0 && !later(static_cast<StartKind>(kind)))
+        latency.ns = std::max(std::min(latency.ns, model.graph_edge_ns()), latency.ns - model.graph_begins_later_ns());
+      if (latency.samples != 0) continue;
       const bool nodes = before == kind;
       latency.ns = std::max(nodes ? latencies.any_edge.ns : latency.ns, model.graph_edge_ns());
     }

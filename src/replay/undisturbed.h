@@ -41,6 +41,8 @@ class RecorderCostModel {
   // From the end of what lies before a graph on its stream to its first node, and from its last node to what lies
   // behind it, without the recorder. 0 where it was not measured.
   double graph_edge_ns() const { return graph_edge_ns_; }
+  // By how much later a graph's first node begins behind what lies before the graph on its stream.
+  double graph_begins_later_ns() const { return graph_begins_later_ns_; }
   // From the end of a kernel to the start of the one behind it on a stream that is never empty, by how much sooner
   // nodes of a graph follow each other, and what launching a graph takes the host, all without the recorder. 0 where it
   // was not measured.
@@ -60,7 +62,7 @@ class RecorderCostModel {
   double graph_plain_ns_ = 0, node_plain_ns_ = 0, graph_most_ns_ = 0, node_most_ns_ = 0;
   Cost copy_, wait_;
   double copy_wakes_ns_ = 0, wait_wakes_ns_ = 0;
-  double kernel_gap_ns_ = 0, node_gap_ns_ = 0, graph_edge_ns_ = 0;
+  double kernel_gap_ns_ = 0, node_gap_ns_ = 0, graph_edge_ns_ = 0, graph_begins_later_ns_ = 0;
   double kernels_apart_ns_ = 0, nodes_sooner_ns_ = 0;
   std::array<double, 2> unsure_frac_{};
 };

@@ -145,5 +145,34 @@ TEST(Statistics, NoiseBetweenStretchesIsWhatStretchesHaveInCommon) {
   EXPECT_FALSE(noise_between_stretches({1, 2, 3, 4, 0, 6, 7, 8}).has_value());
 }
 
+// The closed form (Barlow et al., 1972, theorem 1.4): the smallest weighted mean over what ends at or behind a place,
+// the largest of these over what begins at or before it.
+TEST(Statistics, IsotonicMeansNeverFall) {
+  EXPECT_EQ(isotonic_means({}, {}), std::vector<double>());
+  EXPECT_EQ(isotonic_means({1, 2, 2, 5}, {1, 9, 1, 1}), (std::vector<double>{1, 2, 2, 5}));
+  EXPECT_EQ(isotonic_means({3, 1, 2}, {1, 1, 1}), (std::vector<double>{2, 2, 2}));
+  EXPECT_EQ(isotonic_means({4, 1}, {1, 2}), (std::vector<double>{2, 2}));
+  std::mt19937_64 random(5);
+  std::uniform_real_distribution<double> any(0.1, 4);
+  for (int e = 0; e < 200; ++e) {
+    std::vector<double> values, weights;
+    for (int i = 0; i < 1 + e % 9; ++i) values.push_back(any(random)), weights.push_back(any(random));
+    const std::vector<double> found = isotonic_means(values, weights);
+    ASSERT_EQ(found.size(), values.size());
+    for (size_t at = 0; at < values.size(); ++at) {
+      double largest = -1;
+      for (size_t from = 0; from <= at; ++from) {
+        double smallest = 1e9, sum = 0, weight = 0;
+        for (size_t to = from; to < values.size(); ++to) {
+          sum += weights[to] * values[to], weight += weights[to];
+          if (to >= at) smallest = std::min(smallest, sum / weight);
+        }
+        largest = std::max(largest, smallest);
+      }
+      EXPECT_NEAR(found[at], largest, 1e-9);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace llmprof
