@@ -106,31 +106,6 @@ double figure_ms(const StageView& stage, double gain_frac, bool gpu_stays) {
   return (gpu_stays && alone ? stage.bound_of_waiting(gain_ns) : stage.bound(gain_ns)).to;
 }
 
-// `gpu_stays`: of all that is changed.
-void set_gain(const StageView& stage, const StageGain& gain, double before_frac, bool gpu_stays,
-              std::string_view on_top_of, Finding& out) {
-  const auto figure = [&](double frac) { return figure_ms(stage, frac, gpu_stays); };
-  FindingGain row;
-  row.metric = stage.consequence.metric;
-  row.from = figure(before_frac);
-  row.to = figure(gain.frac());
-  if (gain.ci95_ms && gain.step_ms > 0) {
-    row.ci95 = {figure((*gain.ci95_ms)[1] / gain.step_ms), figure((*gain.ci95_ms)[0] / gain.step_ms)};
-    // Nobody knows whether code can go or only move: it may then be what takes longest.
-    const double beside = figure(1 - gain.beside_ms / gain.step_ms);
-    if (gain.beside_ms > gain.then_ms && beside > (*row.ci95)[1]) {
-      (*row.ci95)[1] = beside;
-      out.evidence.push_back(
-          {"the figure if this code runs in another thread beside the step", beside, Unit::kMs, Provenance::kFormula});
-    }
-  }
-  row.method = "replay";
-  if (on_top_of.empty()) row.full_pace_frac = gain.full_pace_frac;
-  if (!on_top_of.empty()) row.on_top_of = std::string(on_top_of);
-  out.gain = row;
-  out.bound = GainBound{row.metric, row.from, row.to};
-}
-
 // The function that launches most of what a change makes less of; of moved data, all that mostly move it.
 struct MostAt {
   std::string function;
@@ -158,6 +133,40 @@ std::optional<MostAt> most_at(const FindingContext& finding, const StageView& st
   return MostAt{most->first.substr(0, most->first.find(" (")), at_ns / all_ns};
 }
 
+// Nobody knows whether the rest goes with what is at the place that the finding names.
+void add_place(const MostAt& most, double figure, FindingGain& row) {
+  row.at = most.function;
+  row.at_to = figure;
+  if (row.ci95) (*row.ci95)[1] = std::max((*row.ci95)[1], figure);
+}
+
+// `gpu_stays`: of all that is changed.
+// `most`: of what is all over the model, where it is at one place.
+void set_gain(const StageView& stage, const StageGain& gain, double before_frac, bool gpu_stays,
+              std::string_view on_top_of, const std::optional<MostAt>& most, Finding& out) {
+  const auto figure = [&](double frac) { return figure_ms(stage, frac, gpu_stays); };
+  FindingGain row;
+  row.metric = stage.consequence.metric;
+  row.from = figure(before_frac);
+  row.to = figure(gain.frac());
+  if (gain.ci95_ms && gain.step_ms > 0) {
+    row.ci95 = {figure((*gain.ci95_ms)[1] / gain.step_ms), figure((*gain.ci95_ms)[0] / gain.step_ms)};
+    // Nobody knows whether code can go or only move: it may then be what takes longest.
+    const double beside = figure(1 - gain.beside_ms / gain.step_ms);
+    if (gain.beside_ms > gain.then_ms && beside > (*row.ci95)[1]) {
+      (*row.ci95)[1] = beside;
+      out.evidence.push_back(
+          {"the figure if this code runs in another thread beside the step", beside, Unit::kMs, Provenance::kFormula});
+    }
+  }
+  if (most) add_place(*most, figure(before_frac + most->frac * (gain.frac() - before_frac)), row);
+  row.method = "replay";
+  if (on_top_of.empty()) row.full_pace_frac = gain.full_pace_frac;
+  if (!on_top_of.empty()) row.on_top_of = std::string(on_top_of);
+  out.gain = row;
+  out.bound = GainBound{row.metric, row.from, row.to};
+}
+
 // Two thirds of it and more are at one place: the rest is half of that at most. On models that nobody had changed it
 // was 0.63 at most, in programs with a cause 0.88 at least.
 constexpr double kAtOnePlaceMin = 2.0 / 3;
@@ -173,6 +182,7 @@ struct Simulated {
   StageGain gain;
   double rank_ms = 0;  // its gain, or that of a part of it that comes before
   FindingSeverity most = FindingSeverity::kCritical;
+  std::optional<MostAt> at;  // of what is all over the model, where most of it is at one place
 };
 
 // Whether a change is of something that is all over the model, where that is known.
@@ -254,6 +264,8 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
     one.most = mended.most;  // a rule's own is for gains that are assumed
     if (is_spread(finding, *one.stage, mended, one.change, one.gain.frac(), one.finding))
       one.most = std::min(one.most, FindingSeverity::kMinor);
+    else if (mended.spread)
+      one.at = most_at(finding, *one.stage, mended, one.change);
   }
   const bool waits_found =
       std::any_of(all.begin(), all.end(), [](const Simulated& one) { return one.finding->id == kSyncBound; });
@@ -276,7 +288,7 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
     }
     if (first == nullptr) {
       gpu_stays = mends(*one.finding)->gpu_stays;
-      set_gain(*one.stage, one.gain, 0, gpu_stays, {}, *one.finding);
+      set_gain(*one.stage, one.gain, 0, gpu_stays, {}, one.at, *one.finding);
       rate(finding, one, one.gain.frac());
       first = &one;
       last_share = one.finding->share;
@@ -292,7 +304,7 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
       continue;
     }
     gpu_stays = gpu_stays && mends(*one.finding)->gpu_stays;
-    set_gain(*one.stage, *gain, done_frac, gpu_stays, first->finding->id, *one.finding);
+    set_gain(*one.stage, *gain, done_frac, gpu_stays, first->finding->id, one.at, *one.finding);
     rate(finding, one, gain->frac() - done_frac);
     // Not before what it is on top of.
     one.finding->severity = std::min(one.finding->severity, first->finding->severity);
@@ -369,7 +381,7 @@ void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& f
     for (const One& one : ones)
       out.evidence.push_back({std::string(one.id) + " alone", one.frac, Unit::kFrac, Provenance::kFormula});
     out.advice = {"Look at the details (--full): each of these is small, and what takes the time is the work itself."};
-    set_gain(stage, *together, 0, false, {}, out);
+    set_gain(stage, *together, 0, false, {}, {}, out);
     // It says what is to be gained of the stage, so it is not behind less in another one.
     out.share = std::max(out.share, stage.consequence.share(together->frac() * stage.wall_ns(), stage.wall_ns()) *
                                         stage.consequence.of_request);
@@ -459,7 +471,7 @@ void simulate_findings(const FindingContext& finding, std::vector<Finding>& foun
     if (stage == nullptr || finding.simulation == nullptr) continue;
     const Combination change = combination_of({mended->what_if});
     const std::optional<StageGain> gain = finding.simulation->gain(stage->stage, change);
-    if (gain) stages[stage->stage].push_back({&one, stage, change, *gain});
+    if (gain) stages[stage->stage].push_back({&one, stage, change, *gain, 0, FindingSeverity::kCritical, {}});
   }
   std::vector<const Finding*> gone;
   for (auto& [stage, all] : stages) {

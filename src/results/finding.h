@@ -58,15 +58,17 @@ LLMPROF_RECORD(GainBound, "bound", "Upper bound of the gain", LLMPROF_BOUND_FIEL
 
 // What a finding's change brings. By replay: the recorded steps run again with it (replay/what_if.h); by formula: what
 // sums of the recording allow at most.
-#define LLMPROF_GAIN_FIELDS(F)                                                          \
-  F(GainMetric, metric, "", "Metric that the change moves")                             \
-  F(double, from, "", "Its value now, or with the finding of on_top_of mended")         \
-  F(double, to, "", "With the change")                                                  \
-  F(Interval95, ci95, "", "95 % interval of `to`; of replay, with three steps or more") \
-  F(std::string, method, "", "replay or formula")                                       \
-  F(OptText, on_top_of, "", "Finding that is taken to be mended before")                \
-  F(IfKnown<double>, full_pace_frac, "frac",                                            \
-    "Of replay: share of a step at the full pace of its CPU (host_pace) that goes; of five such steps or more")
+#define LLMPROF_GAIN_FIELDS(F)                                                                                  \
+  F(GainMetric, metric, "", "Metric that the change moves")                                                     \
+  F(double, from, "", "Its value now, or with the finding of on_top_of mended")                                 \
+  F(double, to, "", "With the change")                                                                          \
+  F(Interval95, ci95, "", "95 % interval of `to`; of replay, with three steps or more")                         \
+  F(std::string, method, "", "replay or formula")                                                               \
+  F(OptText, on_top_of, "", "Finding that is taken to be mended before")                                        \
+  F(IfKnown<double>, full_pace_frac, "frac",                                                                    \
+    "Of replay: share of a step at the full pace of its CPU (host_pace) that goes; of five such steps or more") \
+  F(OptText, at, "", "Function that launches most of what goes, of what is all over a model")                   \
+  F(IfKnown<double>, at_to, "", "With the change at that function alone, by its part of all that goes; within ci95")
 LLMPROF_RECORD(FindingGain, "gain", "What a change brings", LLMPROF_GAIN_FIELDS)
 
 inline constexpr std::string_view kBeforePython = "before-python";

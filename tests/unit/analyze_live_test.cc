@@ -470,6 +470,17 @@ TEST(LivePlanted, PassesOfOneFunctionAreACauseThoseOfAllAreNone) {
     ASSERT_NE(somewhere, nullptr);
     EXPECT_GE(somewhere->severity, FindingSeverity::kMajor) << "where nothing is known of places";
     EXPECT_EQ(found->severity, of.one ? somewhere->severity : FindingSeverity::kMinor);
+    ASSERT_TRUE(found->gain && somewhere->gain);
+    EXPECT_FALSE(somewhere->gain->at || somewhere->gain->at_to);
+    ASSERT_EQ(found->gain->at.has_value(), of.one);
+    if (of.one) {
+      const FindingGain& gain = *found->gain;
+      const double part = of.others == 4 ? 160.0 / 272 : 400.0 / 512;
+      EXPECT_EQ(*gain.at, "gate");
+      EXPECT_NEAR(gain.at_to.value_or(0), gain.from - part * (gain.from - gain.to), 0.03 * gain.from)
+          << "by one launch of seven";
+      EXPECT_GE(gain.ci95.value()[1], gain.at_to.value_or(1e9)) << "nobody knows whether the others go";
+    }
     const bool said = std::any_of(found->evidence.begin(), found->evidence.end(), [](const Evidence& evidence) {
       return evidence.metric.find("launched by gate") != std::string::npos;
     });
