@@ -260,7 +260,7 @@ void group_kernels(const Trace& trace, Groups& groups) {
       groups.kernels.emplace_back().kind = ops.kind[g];
       if (ops.kind[g] == GpuOpKind::kMemcpy) groups.kernels[k].copied_bytes = 0;
     }
-    groups.kernel_of[g] = k;
+    groups.kernel_of.set(g, k);
     KernelSums& sums = groups.kernels[k];
     if (sums.copied_bytes &&
         (ops.bytes[g] < 0 || __builtin_add_overflow(*sums.copied_bytes, ops.bytes[g], &*sums.copied_bytes)))

@@ -55,6 +55,28 @@ struct KernelKey {
   }
 };
 
+// A number of a group per GPU activity: two bytes each as long as all are small.
+class KernelNumbers {
+ public:
+  void resize(size_t rows) { small_.resize(rows); }
+  uint32_t operator[](size_t row) const { return large_.empty() ? small_[row] : large_[row]; }
+  void set(size_t row, uint32_t number) {
+    if (large_.empty() && number <= UINT16_MAX) {
+      small_[row] = static_cast<uint16_t>(number);
+      return;
+    }
+    if (large_.empty()) {
+      large_.assign(small_.begin(), small_.end());
+      small_ = {};
+    }
+    large_[row] = number;
+  }
+
+ private:
+  std::vector<uint16_t> small_;
+  std::vector<uint32_t> large_;
+};
+
 struct KernelSums {
   int64_t calls = 0, total_ns = 0, min_ns = INT64_MAX, max_ns = 0;
   int64_t covered_ns = 0;
@@ -84,7 +106,7 @@ struct Groups {
   std::vector<uint32_t> stage_of_stream;  // parallel to streams: the unattributed row of its device
   FlatIndex<KernelKey> kernel_keys;       // group -> key
   std::vector<KernelSums> kernels;        // parallel to kernel_keys
-  std::vector<uint32_t> kernel_of;        // parallel to gpu_ops
+  KernelNumbers kernel_of;                // parallel to gpu_ops
   // By device that has steps, in the order of the devices: sorted, disjoint.
   std::vector<std::vector<HostInterval>> host;
   // By thread: rows of `host` of the devices that it launched work on; else those of its process; else all.

@@ -74,6 +74,7 @@ class ThinProducts {
 
 std::vector<RewrittenWeights> rewritten_weights(const Context& context) {
   const Trace& trace = context.trace;
+  if (trace.works.empty()) return {};
   std::map<StepId, std::vector<GpuOpId>> steps;
   for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
     const StepId step = trace.gpu_links.step[op];

@@ -75,8 +75,14 @@ class StreamProducts {
   std::vector<size_t> products_;
 };
 
-bool says_adapter(std::string_view name) {
-  return has(name, "lora_shrink") || has(name, "lora_expand") || has(name, "sgmv") || has(name, "bgmv");
+// By name.
+std::vector<uint8_t> adapter_names(const Trace& trace) {
+  std::vector<uint8_t> out(trace.strings.size(), 0);
+  for (uint32_t id = 0; id < out.size(); ++id) {
+    const std::string_view name = trace.text(static_cast<StringId>(id));
+    out[id] = has(name, "lora_shrink") || has(name, "lora_expand") || has(name, "sgmv") || has(name, "bgmv") ? 1 : 0;
+  }
+  return out;
 }
 
 }  // namespace
@@ -84,13 +90,15 @@ bool says_adapter(std::string_view name) {
 std::vector<SeparateAdapter> separate_adapters(const Context& context) {
   const Trace& trace = context.trace;
   std::vector<SeparateAdapter> out;
+  const std::vector<uint8_t> says_adapter = adapter_names(trace);
+  const bool any_product = !trace.works.empty();
   std::map<std::pair<StreamId, StepId>, std::vector<GpuOpId>> streams;
   for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
     const StepId step = trace.gpu_links.step[op];
     if (step == kNoRow || trace.gpu_ops.kind[op] != GpuOpKind::kKernel) continue;
-    if (says_adapter(trace.text(trace.gpu_ops.name[op]))) {
+    if (says_adapter[index(trace.gpu_ops.name[op])] != 0) {
       out.push_back({0, {op}});
-    } else {
+    } else if (any_product) {
       streams[{trace.gpu_ops.stream[op], step}].push_back(op);
     }
   }

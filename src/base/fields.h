@@ -40,28 +40,29 @@ struct NoRow {
 inline constexpr NoRow kNoRow;
 
 // The row of one table. Indexes that table's columns as it is; the id of another table is neither assigned to it nor
-// compared with it.
+// compared with it. Kept with all bits inverted, so that no row is zeros: memory of columns without an entry can be
+// given back (base/zero_pages.h). Files hold rows as they are (trace/trace_block.h).
 template <class Table>
 class RowId {
  public:
   using Target = Table;
-  constexpr RowId() = default;             // no row
-  constexpr RowId(NoRow) {}                // NOLINT: kNoRow is an id of every table
-  constexpr RowId(Row row) : row_(row) {}  // NOLINT: loops over a table count in Row
+  constexpr RowId() = default;                   // no row
+  constexpr RowId(NoRow) {}                      // NOLINT: kNoRow is an id of every table
+  constexpr RowId(Row row) : inverted_(~row) {}  // NOLINT: loops over a table count in Row
   template <class Other>
   requires(!std::is_same_v<Other, Table>) RowId(RowId<Other>)
   = delete;
   template <class Wide>
   requires(std::is_arithmetic_v<Wide> && !std::is_same_v<Wide, Row>) explicit constexpr RowId(Wide row)
-      : row_(static_cast<Row>(row)) {}
-  constexpr operator Row() const { return row_; }  // NOLINT: ids index vectors
+      : inverted_(~static_cast<Row>(row)) {}
+  constexpr operator Row() const { return ~inverted_; }  // NOLINT: ids index vectors
   constexpr RowId& operator++() {
-    ++row_;
+    --inverted_;
     return *this;
   }
 
  private:
-  Row row_ = NoRow::kValue;
+  Row inverted_ = ~NoRow::kValue;
 };
 template <class A, class B>
 requires(!std::is_same_v<A, B>) bool operator==(RowId<A>, RowId<B>) = delete;

@@ -31,6 +31,7 @@ struct LastOfStream {
   int64_t end_ns = std::numeric_limits<int64_t>::max();
 };
 
+// All but the activity itself.
 void append(const Trace& trace, GpuOpId gpu, uint32_t slot, LastOfStream& last, LaunchOrder& order) {
   const int64_t start = trace.gpu_ops.start_ns[gpu], end = trace.end_of(gpu);
   const bool linked = gpu < trace.gpu_links.size() && trace.gpu_links.api[gpu] != kNoRow;
@@ -42,7 +43,6 @@ void append(const Trace& trace, GpuOpId gpu, uint32_t slot, LastOfStream& last, 
   else if (start > last.end_ns && start - last.end_ns > kQueuedMaxNs)
     last.time_ns = start;
   last.end_ns = first ? end : std::max(last.end_ns, end);
-  order.gpu.push_back(gpu);
   order.time_ns.push_back(last.time_ns);
   order.thread.push_back(slot > 0 ? trace.api_calls.thread[slot - 1] : kNoRow);
 }
@@ -72,19 +72,30 @@ void finish(LaunchOrder& order) {
   add_run();
 }
 
+struct BySlot {
+  std::vector<GpuOpId> gpu;    // those of one slot in their order
+  std::vector<uint32_t> ends;  // by slot
+};
+
+BySlot by_slot(const Trace& trace) {
+  const std::vector<uint32_t> slots = launch_slots(trace);
+  BySlot out;
+  std::vector<uint32_t>& at = out.ends;  // first where each slot begins
+  at.assign(trace.api_calls.size() + 2, 0);
+  for (const uint32_t slot : slots) ++at[slot + 1];
+  for (size_t i = 1; i < at.size(); ++i) at[i] += at[i - 1];
+  out.gpu.resize(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) out.gpu[at[slots[i]]++] = static_cast<Row>(i);
+  return out;
+}
+
 }  // namespace
 
 std::vector<LaunchOrder> order_launches(const Trace& trace) {
   std::vector<LaunchOrder> orders;
   const size_t count = trace.gpu_ops.size();
   if (count == 0) return orders;
-  const std::vector<uint32_t> slots = launch_slots(trace);
-  std::vector<uint32_t> begins(trace.api_calls.size() + 2, 0);
-  for (const uint32_t slot : slots) ++begins[slot + 1];
-  for (size_t i = 1; i < begins.size(); ++i) begins[i] += begins[i - 1];
-  std::vector<Row> sorted(count);
-  for (size_t i = 0; i < count; ++i) sorted[begins[slots[i]]++] = static_cast<Row>(i);
-
+  BySlot sorted = by_slot(trace);
   std::map<int32_t, uint32_t> order_of_device;
   for (const int32_t device : trace.streams.device) order_of_device.emplace(device, 0);
   for (std::pair<const int32_t, uint32_t>& entry : order_of_device) {
@@ -94,15 +105,20 @@ std::vector<LaunchOrder> order_launches(const Trace& trace) {
   std::vector<uint32_t> order_of_stream(trace.streams.size());
   for (size_t s = 0; s < trace.streams.size(); ++s) order_of_stream[s] = order_of_device[trace.streams.device[s]];
   if (orders.size() == 1) {
-    orders[0].gpu.reserve(count);
     orders[0].time_ns.reserve(count);
     orders[0].thread.reserve(count);
   }
   std::vector<LastOfStream> last(trace.streams.size());
-  for (const GpuOpId gpu : sorted) {
+  uint32_t slot = 0;
+  for (size_t i = 0; i < count; ++i) {
+    while (i >= sorted.ends[slot]) ++slot;
+    const GpuOpId gpu = sorted.gpu[i];
     const StreamId stream = trace.gpu_ops.stream[gpu];
-    append(trace, gpu, slots[gpu], last[stream], orders[order_of_stream[stream]]);
+    LaunchOrder& order = orders[order_of_stream[stream]];
+    append(trace, gpu, slot, last[stream], order);
+    if (orders.size() > 1) order.gpu.push_back(gpu);
   }
+  if (orders.size() == 1) orders[0].gpu = std::move(sorted.gpu);
   orders.erase(std::remove_if(orders.begin(), orders.end(), [](const LaunchOrder& o) { return o.gpu.empty(); }),
                orders.end());
   for (LaunchOrder& order : orders) finish(order);

@@ -18,6 +18,7 @@
 #include "derive/derive.h"
 #include "derive/graph_calls.h"
 #include "derive/id_index.h"
+#include "trace/empty_columns.h"
 
 namespace llmprof {
 namespace {
@@ -62,7 +63,7 @@ class ThreadSweep {
     const size_t call_count = calls.size();
     trace_.op_links.parent.assign(op_count, kNoRow);
     trace_.op_links.self_ns.assign(op_count, 0);
-    trace_.api_links.op.assign(call_count, kNoRow);
+    make_empty(trace_.api_links.op, call_count);
     size_t call = 0;
     for (size_t op = 0; op < op_count; ++op) {
       const int64_t start = ops.start_ns[op];
@@ -338,13 +339,14 @@ class IdentifierJoin {
   void activities() {
     const size_t count = trace_.gpu_ops.size();
     std::vector<OpId>& op = trace_.gpu_links.op;
-    op.assign(count, kNoRow);
+    make_empty(op, count);
+    // A recording without operators has none for any kernel: not worth a word.
+    if (trace_.ops.empty()) return;
     for (size_t i = 0; i < count; ++i) {
       const ApiCallId api = trace_.gpu_links.api[i];
       if (api != kNoRow) op[i] = trace_.api_links.op[api];
       if (op[i] == kNoRow) op[i] = before_activity(static_cast<Row>(i));
-      // A recording without operators has none for any kernel: not worth a word.
-      if (op[i] == kNoRow && !trace_.ops.empty()) without_operator_.add(static_cast<Row>(i));
+      if (op[i] == kNoRow) without_operator_.add(static_cast<Row>(i));
     }
   }
 
@@ -402,10 +404,10 @@ class IdentifierJoin {
 
 void link_launches(Trace& trace) {
   const size_t gpu_count = trace.gpu_ops.size();
-  trace.gpu_links.resize(gpu_count);
-  trace.gpu_links.work.assign(gpu_count, kNoRow);
-  trace.gpu_links.step.assign(gpu_count, kNoRow);
-  trace.gpu_links.library_call.assign(gpu_count, kNoRow);
+  make_empty(trace.gpu_links.op, gpu_count);
+  make_empty(trace.gpu_links.work, gpu_count);
+  make_empty(trace.gpu_links.step, gpu_count);
+  make_empty(trace.gpu_links.library_call, gpu_count);
   trace.gpu_links.category.assign(gpu_count, Category::kOther);
 
   ThreadSweep sweep(trace);

@@ -7,6 +7,7 @@
 #include "derive/derive.h"
 #include "derive/host_timeline.h"
 #include "derive/id_index.h"
+#include "trace/empty_columns.h"
 
 namespace llmprof {
 namespace {
@@ -82,7 +83,7 @@ class NodeCalls {
 
 void link_library_calls(Trace& trace) {
   GpuLinks& links = trace.gpu_links;
-  links.library_call.assign(links.size(), kNoRow);
+  make_empty(links.library_call, links.size());
   if (trace.library_calls.empty()) return;
   const std::vector<Row> of_api = library_of_api(trace);
   const NodeCalls nodes(trace);

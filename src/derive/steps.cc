@@ -29,6 +29,7 @@
 #include "derive/unseen_steps.h"
 #include "derive/whole_graphs.h"
 #include "derive/windows.h"
+#include "trace/empty_columns.h"
 
 namespace llmprof {
 namespace {
@@ -435,15 +436,8 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   trace.steps.clear();
   LLMPROF_ASSIGN(StageRanges stages, find_stage_ranges(trace, options.stage_rules));
   // The passes before may not have run (a recording of copies only has nothing to classify).
-  const size_t known = trace.gpu_links.size();
   trace.gpu_links.resize(trace.gpu_ops.size());
-  for (size_t i = known; i < trace.gpu_links.size(); ++i) {
-    trace.gpu_links.api[i] = kNoRow;
-    trace.gpu_links.op[i] = kNoRow;
-    trace.gpu_links.work[i] = kNoRow;
-    trace.gpu_links.library_call[i] = kNoRow;
-  }
-  std::fill(trace.gpu_links.step.begin(), trace.gpu_links.step.end(), kNoRow);
+  make_empty(trace.gpu_links.step, trace.gpu_ops.size());
   const RecordedSpans recorded(trace);
   if (trace.gpu_ops.empty() && (stages.ranges.empty() || trace.recorded.empty())) {
     add_recorded_window(trace);

@@ -20,6 +20,7 @@
 #include "derive/kernel_rules.h"
 #include "derive/op_rules.h"
 #include "derive/work_formulas.h"
+#include "trace/empty_columns.h"
 
 namespace llmprof {
 namespace {
@@ -77,13 +78,13 @@ class WorkJoin {
         rule_of_name_(trace.strings.size(), kUnseen),
         kernels_(trace.strings.size()),
         best_(trace.ops.size(), kNoRow),
-        owner_of_(trace.gpu_ops.size(), kNoRow),
         inside_(trace.ops.size(), 0),
         carried_(trace.ops.size(), 0) {}
 
   void run() {
     trace_.works.clear();
-    trace_.gpu_links.work.assign(trace_.gpu_ops.size(), kNoRow);
+    make_empty(trace_.gpu_links.work, trace_.gpu_ops.size());
+    make_empty(owner_of_, trace_.gpu_ops.size());
     for (size_t i = 0; i < trace_.gpu_ops.size(); ++i) offer(static_cast<Row>(i));
     for (const Row owner : owners_) carry(owner);
     share_among_pieces();
@@ -320,7 +321,7 @@ class WorkJoin {
   std::vector<int16_t> rule_of_name_;
   std::vector<KernelFacts> kernels_;
   std::vector<Row> best_;         // by operator: the activity that fits its work best so far
-  std::vector<Row> owner_of_;     // by kernel: the operator that passes over tensors in it
+  std::vector<OpId> owner_of_;    // by kernel: the operator that passes over tensors in it
   std::vector<uint8_t> inside_;   // by operator: kinds of work of the operators inside it
   std::vector<uint8_t> carried_;  // by operator: gave arithmetic to an activity
   std::vector<Row> owners_;       // operators with a rule and an activity

@@ -49,7 +49,7 @@ Item item_of(const replay::Recording& recording, ApiCallId call, Names& names) {
   const Trace& trace = recording.trace();
   const ApiKind kind = recording.kind(call);
   uint64_t role = static_cast<uint64_t>(kind) + 1;
-  const std::span<const GpuOpId> launched = recording.launched(call);
+  const replay::LaunchedOps launched = recording.launched(call);
   if (kind == ApiKind::kGraphLaunch) return {role, 0};  // whatever is in it
   if (launched.empty()) return {role << 40 | names.of(trace.text(trace.api_calls.name[call])), 0};
   const GpuOpId op = launched.front();
@@ -68,7 +68,7 @@ Item item_of_op(const Trace& trace, GpuOpId op, Names& names) {
 std::vector<GpuOpId> ops_of(const replay::Recording& recording, const std::vector<ApiCallId>& calls) {
   std::vector<GpuOpId> out;
   for (const ApiCallId call : calls) {
-    const std::span<const GpuOpId> launched = recording.launched(call);
+    const replay::LaunchedOps launched = recording.launched(call);
     out.insert(out.end(), launched.begin(), launched.end());
   }
   return out;

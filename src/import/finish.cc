@@ -4,10 +4,9 @@
 #include <numeric>
 
 #include "base/parallel.h"
-#include "base/zero_pages.h"
-#include "import/empty_columns.h"
 #include "import/importer.h"
 #include "trace/check_trace.h"
+#include "trace/empty_columns.h"
 
 namespace llmprof {
 namespace {
@@ -126,15 +125,6 @@ Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std
 }
 
 }  // namespace
-
-void give_back_empty_columns(Trace& trace) {
-  constexpr size_t kBytesMin = size_t{1} << 20;
-  trace.for_each_table([&](auto& table) {
-    table.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
-      if (column.size() * sizeof(T) >= kBytesMin) give_back_zero_pages(column.data(), column.size() * sizeof(T));
-    });
-  });
-}
 
 void finish_import(Trace& trace) {
   check_trace(trace);

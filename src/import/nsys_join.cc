@@ -11,9 +11,9 @@
 
 #include "base/flat_index.h"
 #include "base/parallel.h"
-#include "import/empty_columns.h"
 #include "import/session_spool.h"
 #include "import/sync_calls.h"
+#include "trace/empty_columns.h"
 
 namespace llmprof::nsys {
 

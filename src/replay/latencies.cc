@@ -86,6 +86,7 @@ class Fitter {
       if (is_new) seen.emplace_back();
       out.of_graph[call] = static_cast<uint32_t>(place->second);
     }
+    give_back_zero_pages(out.of_graph.data(), out.of_graph.size() * sizeof(uint32_t));
     for_each([&](GpuOpId op, size_t kind, ApiCallId call) {
       const GpuOpId before = last_before(timeline_, op);
       if (before != kNoRow && timeline_.trace.end_of(before) > timeline_.start_of(call)) return;

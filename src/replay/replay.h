@@ -25,7 +25,7 @@ using StreamPairs = std::set<std::pair<StreamId, StreamId>>;  // the lower one f
 // Of streams whose copies to the GPU follow each other, and those to the host too, but none of the one way one of the
 // other. By activity; of others as recorded.
 struct CopyOrder {
-  std::vector<GpuOpId> behind;     // the one that it follows, kNoRow for the first
+  NearRows<GpuOpId> behind;        // the one that it follows, kNoRow for the first
   std::vector<GpuOpId> other_way;  // the last of the other way before it: who waits for it waits for that one too
   bool empty() const { return behind.empty(); }
 };
@@ -136,9 +136,9 @@ struct Replayed {
   Moments call_start_ns, call_end_ns, op_start_ns;
   Changeable<int64_t> op_lasts_ns;
   std::vector<Followed> followed;  // of activities; kNone where nothing was run again
-  std::vector<GpuOpId> behind;     // of activities: the one that it followed, kNoRow if none
+  NearRows<GpuOpId> behind;        // of activities: the one that it followed, kNoRow if none
   std::vector<GpuOpId> met;  // of activities: the last to begin of a meeting, kNoRow for itself; empty without meetings
-  std::vector<GpuOpId> woken_by;  // of calls: the activity whose end let it return, kNoRow if it did not wait
+  FewRows<GpuOpId> woken_by;  // of calls: the activity whose end let it return, kNoRow if it did not wait
 
   // The start may be kNever, from which any distance is one of 64 bits without a sign.
   int64_t op_end_ns(GpuOpId op) const {

@@ -160,7 +160,7 @@ class Runner {
     out_.op_start_ns.set(op, start);
     out_.end_op(op, gone ? start : start + durations_.op_ns[op]);
     out_.followed[op] = followed;
-    out_.behind[op] = behind;
+    out_.behind.set(op, behind);
   }
 
   // The last to end of what the call waits for.
@@ -213,7 +213,7 @@ class Runner {
     out_.call_end_ns.set(call, start + unblocked);
     if (!waits || until + woken < out_.call_end_ns[call]) return;
     out_.call_end_ns.set(call, until + woken);
-    out_.woken_by[call] = last;
+    out_.woken_by.set(call, last);
   }
 
   const Timeline& timeline_;
@@ -254,8 +254,7 @@ Replayed::Replayed(const Trace& trace)
       op_start_ns(trace.gpu_ops.start_ns),
       op_lasts_ns(trace.gpu_ops.dur_ns),
       followed(trace.gpu_ops.size(), Followed::kNone),
-      behind(trace.gpu_ops.size(), kNoRow),
-      woken_by(trace.api_calls.size(), kNoRow) {}
+      behind(trace.gpu_ops.size()) {}
 
 Replayed run(const Timeline& timeline, const Durations& durations, const Latencies& latencies,
              const std::vector<Stretch>& stretches) {

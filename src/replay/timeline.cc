@@ -83,9 +83,9 @@ class Streams {
           break;
       }
     }
-    timeline_.joined.take(joined_, trace_.gpu_ops.size());
-    timeline_.awaits.take(awaits_, trace_.api_calls.size());
-    timeline_.stream_awaits.take(stream_awaits_, trace_.api_calls.size());
+    timeline_.joined.take(std::move(joined_), trace_.gpu_ops.size());
+    timeline_.awaits.take(std::move(awaits_), trace_.api_calls.size());
+    timeline_.stream_awaits.take(std::move(stream_awaits_), trace_.api_calls.size());
   }
 
  private:
@@ -171,6 +171,32 @@ void follow_as_seen(const Timeline& timeline, ApiCallId call, Pairs& out) {
   }
 }
 
+// Most nodes follow one.
+void find_nodes_before(Timeline& timeline) {
+  GraphEdgesOf edges(timeline);
+  const size_t ops = timeline.kinds.size();
+  NearRows<GpuOpId> single;
+  Pairs of_launch, several;
+  for (Row call = 0; call + 1 < timeline.launched_begin.size(); ++call) {
+    const uint32_t first = timeline.launched_begin[call];
+    if (first == timeline.launched_begin[call + 1] || !timeline.is_graph_node(timeline.launched[first])) continue;
+    of_launch.clear();
+    if (!edges.add(call, of_launch)) follow_as_seen(timeline, call, of_launch);
+    for (Pairs::const_iterator at = of_launch.begin(); at != of_launch.end();) {
+      const Pairs::const_iterator end =
+          std::find_if(at, of_launch.cend(), [&](const auto& pair) { return pair.first != at->first; });
+      if (single.empty()) single = NearRows<GpuOpId>(ops);
+      if (end - at == 1)
+        single.set(at->first, at->second);
+      else
+        several.insert(several.end(), at, end);
+      at = end;
+    }
+  }
+  timeline.in_graph.take(std::move(several), ops);
+  timeline.in_graph.take_single(std::move(single));
+}
+
 // What ended after a copy had begun was not waited for, and what was asked for later is no matter of the order of
 // calls.
 void find_engines(Timeline& timeline) {
@@ -211,23 +237,48 @@ void find_other_devices(Timeline& timeline) {
 
 }  // namespace
 
-void ActivityLists::take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size_t rows) {
+void ActivityLists::take(Pairs pairs, size_t rows) {
+  constexpr size_t kFewPart = 16;
   begin_.clear();
+  rows_.clear();
   ops_.clear();
   if (pairs.empty()) return;
-  begin_.assign(rows + 1, 0);
-  for (const auto& [row, op] : pairs) ++begin_[row + 1];
-  for (size_t row = 0; row < rows; ++row) begin_[row + 1] += begin_[row];
-  std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
-  ops_.resize(pairs.size());
-  for (const auto& [row, op] : pairs) ops_[next[row]++] = op;
+  const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
+  if (!std::is_sorted(pairs.begin(), pairs.end(), before)) std::stable_sort(pairs.begin(), pairs.end(), before);
+  const bool few = pairs.size() < rows / kFewPart;
+  if (!few) begin_.assign(rows + 1, 0);
+  ops_.reserve(pairs.size());
+  for (const auto& [row, op] : pairs) {
+    if (!few) ++begin_[row + 1];
+    if (few && (rows_.empty() || rows_.back() != row)) {
+      rows_.push_back(row);
+      begin_.push_back(static_cast<uint32_t>(ops_.size()));
+    }
+    ops_.push_back(op);
+  }
+  if (few) begin_.push_back(static_cast<uint32_t>(ops_.size()));
+  if (!few)
+    for (size_t row = 0; row < rows; ++row) begin_[row + 1] += begin_[row];
+}
+
+size_t ActivityLists::place_of(Row row) const {
+  if (rows_.empty()) return row;
+  const std::vector<Row>::const_iterator at = std::lower_bound(rows_.begin(), rows_.end(), row);
+  return at != rows_.end() && *at == row ? static_cast<size_t>(at - rows_.begin()) : kNowhere;
 }
 
 uint32_t Timeline::place_in_launch(GpuOpId op) const {
   const ApiCallId call = trace.gpu_links.api[op];
   if (call == kNoRow) return 0;
-  const auto begin = launched.begin() + launched_begin[call], end = launched.begin() + launched_begin[call + 1];
-  return static_cast<uint32_t>(std::lower_bound(begin, end, op) - begin);
+  uint32_t low = launched_begin[call], high = launched_begin[call + 1];
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (launched[middle] < op)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low - launched_begin[call];
 }
 
 Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording), no_input(recording) {
@@ -237,38 +288,31 @@ Timeline::Timeline(const Trace& recording) : trace(recording), calls(recording),
     if (const ApiCallId call = trace.gpu_links.api[op]; call != kNoRow) ++launched_begin[call + 1];
   for (size_t call = 0; call < count; ++call) launched_begin[call + 1] += launched_begin[call];
   std::vector<uint32_t> next(launched_begin.begin(), launched_begin.end() - 1);
-  launched.resize(launched_begin.back());
+  launched = NearRows<GpuOpId>(launched_begin.back());
   kinds.resize(ops);
-  on_stream.assign(ops, kNoRow);
+  on_stream = NearRows<GpuOpId>(ops);
   std::vector<GpuOpId> last_on_stream(trace.streams.size(), kNoRow);
   for (Row op = 0; op < ops; ++op) {
     kinds[op] = start_kind(*this, op);
     GpuOpId& last = last_on_stream[trace.gpu_ops.stream[op]];
-    on_stream[op] = last;
+    on_stream.set(op, last);
     last = op;
     const ApiCallId call = trace.gpu_links.api[op];
     if (call == kNoRow) continue;
-    launched[next[call]++] = op;
+    launched.set(next[call]++, op);
   }
-  GraphEdgesOf edges(*this);
-  Pairs followed;
-  for (Row call = 0; call < count; ++call) {
-    const uint32_t first = launched_begin[call];
-    if (first == launched_begin[call + 1] || !is_graph_node(launched[first])) continue;
-    if (!edges.add(call, followed)) follow_as_seen(*this, call, followed);
-  }
-  in_graph.take(followed, ops);
+  find_nodes_before(*this);
   std::unordered_map<int64_t, uint32_t> processes;
   for (const int64_t id : trace.threads.process_id)
     process.push_back(processes.emplace(id, static_cast<uint32_t>(processes.size())).first->second);
-  before.assign(count, kNoRow);
+  before = NearRows<ApiCallId>(count);
   nested.assign(count, 0);
   awaited.resize(count);
   std::vector<ApiCallId> last_on_thread(trace.threads.size(), kNoRow);
   for (Row call = 0; call < count; ++call) {
     awaited[call] = awaited_by(*this, call);
     ApiCallId& last = last_on_thread[trace.api_calls.thread[call]];
-    before[call] = last;
+    before.set(call, last);
     if (last != kNoRow && end_of(last) > start_of(call)) {
       nested[call] = 1;
       continue;  // the enclosing call goes on

@@ -23,6 +23,7 @@
 #include "derive/host_calls.h"
 #include "derive/no_input.h"
 #include "replay/meetings.h"
+#include "replay/near_rows.h"
 #include "trace/trace.h"
 
 namespace llmprof::replay {
@@ -50,19 +51,48 @@ enum class Followed : uint8_t { kNone, kLaunch, kStream, kEvent, kGraph };
 enum class StartKind : uint8_t { kKernel, kCopy, kSet, kGraphNode };
 inline constexpr size_t kStartKinds = 4;
 
+// Some activities, or a single one that is stored nowhere.
+class ActivityList {
+ public:
+  ActivityList() = default;
+  ActivityList(const GpuOpId* first, size_t size) : first_(first), size_(size) {}
+  explicit ActivityList(GpuOpId single) : size_(1), single_(single) {}
+
+  const GpuOpId* begin() const { return first_ != nullptr ? first_ : &single_; }
+  const GpuOpId* end() const { return begin() + size_; }
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  GpuOpId operator[](size_t i) const { return begin()[i]; }
+
+ private:
+  const GpuOpId* first_ = nullptr;
+  size_t size_ = 0;
+  GpuOpId single_;
+};
+
 // Some activities for each row of a table, in the order of the rows.
 class ActivityLists {
  public:
-  std::span<const GpuOpId> of(Row row) const {
-    if (begin_.empty()) return {};
-    return {ops_.data() + begin_[row], static_cast<size_t>(begin_[row + 1] - begin_[row])};
+  ActivityList of(Row row) const {
+    if (!single_.empty())
+      if (const GpuOpId one = single_[row]; one != kNoRow) return ActivityList(one);
+    if (ops_.empty()) return {};
+    const size_t at = place_of(row);
+    return at == kNowhere ? ActivityList() : ActivityList(ops_.data() + begin_[at], begin_[at + 1] - begin_[at]);
   }
   // In any order of the rows; those of one row stay in theirs.
-  void take(const std::vector<std::pair<Row, GpuOpId>>& pairs, size_t rows);
+  void take(std::vector<std::pair<Row, GpuOpId>> pairs, size_t rows);
+  // Beside those, of rows that have no others: one each.
+  void take_single(NearRows<GpuOpId> single) { single_ = std::move(single); }
 
  private:
+  static constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
+  size_t place_of(Row row) const;
+
   std::vector<GpuOpId> ops_;
-  std::vector<uint32_t> begin_;  // by row, one more at the end; empty where no row has any
+  std::vector<Row> rows_;        // that have any, where few do; empty: every row has a place
+  std::vector<uint32_t> begin_;  // by place, one more at the end
+  NearRows<GpuOpId> single_;
 };
 
 // A call begins, an activity runs, a call that waits returns.
@@ -71,6 +101,9 @@ struct Item {
   Kind kind;
   Row row;  // of the calls or activities
 };
+
+// What a call launched.
+using LaunchedOps = NearRange<GpuOpId>;
 
 // The parallel arrays of a trace that replay needs beside its tables.
 struct Timeline {
@@ -81,14 +114,14 @@ struct Timeline {
   NoInput no_input;
   // By activity.
   std::vector<StartKind> kinds;
-  std::vector<GpuOpId> on_stream;  // the one before it on its stream, kNoRow
+  NearRows<GpuOpId> on_stream;  // the one before it on its stream, kNoRow
   // Of copies between a GPU and the host: the one before it the same way, on another stream. An engine makes those of
   // one way, one after the other, whoever asked for them.
   std::vector<GpuOpId> on_engine;  // empty where no copy has any
   ActivityLists joined;            // those that its stream was told to wait for since the one before it
   ActivityLists in_graph;          // of a graph node: those of its launch that it follows; none of a first one
   // By call: the one before it on its thread that encloses it (a driver call in a runtime call) or ended before it.
-  std::vector<ApiCallId> before;
+  NearRows<ApiCallId> before;
   std::vector<uint8_t> nested;  // whether that one encloses it
   std::vector<Awaited> awaited;
   ActivityLists awaits;         // of kStream and kEvent
@@ -99,7 +132,7 @@ struct Timeline {
   // By thread: a number of its process.
   std::vector<uint32_t> process;
   // Activities by call, in order of their start.
-  std::vector<GpuOpId> launched;         // in order of their rows, too
+  NearRows<GpuOpId> launched;            // in order of their rows, too
   std::vector<uint32_t> launched_begin;  // by call, one more at the end
   // Where GPUs meet; else all empty.
   std::vector<Meeting> meetings;

@@ -263,10 +263,9 @@ bool Recording::waits(ApiCallId call) const {
   return awaited != Awaited::kNothing && awaited != Awaited::kFree;
 }
 
-std::span<const GpuOpId> Recording::launched(ApiCallId call) const {
+LaunchedOps Recording::launched(ApiCallId call) const {
   const Timeline& all = timeline();
-  return {all.launched.data() + all.launched_begin[call],
-          static_cast<size_t>(all.launched_begin[call + 1] - all.launched_begin[call])};
+  return {all.launched, all.launched_begin[call], all.launched_begin[call + 1]};
 }
 
 void assume_unseen(const RecorderCostModel& costs, Latencies& latencies) {
@@ -278,7 +277,7 @@ void assume_unseen(const RecorderCostModel& costs, Latencies& latencies) {
 
 bool copies_pageable_in(const Recording& recording, ApiCallId call) {
   const GpuOps& ops = recording.trace().gpu_ops;
-  const std::span<const GpuOpId> launched = recording.launched(call);
+  const LaunchedOps launched = recording.launched(call);
   return launched.size() == 1 && ops.host_memory[launched[0]] == HostMemory::kPageable &&
          ops.path[launched[0]] == CopyPath::kHostToDevice;
 }

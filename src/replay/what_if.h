@@ -83,7 +83,7 @@ class Recording {
   // nothing: no copy to it was made since the wait before.
   bool ends_in_vain(ApiCallId call) const { return !in_vain_.empty() && in_vain_[call] != 0; }
   bool waits(ApiCallId call) const;  // for the GPU, and for something
-  std::span<const GpuOpId> launched(ApiCallId call) const;
+  LaunchedOps launched(ApiCallId call) const;
   // Median of the host code that leads to the launch of a kernel, ns: what the dispatch of an operator takes.
   int64_t dispatch_ns() const { return dispatch_ns_; }
 

@@ -10,7 +10,7 @@ namespace llmprof::replay {
 void without_copies(const Recording& recording, Durations& durations, Latencies&) {
   const GpuOps& ops = recording.trace().gpu_ops;
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
-    const std::span<const GpuOpId> launched = recording.launched(call);
+    const LaunchedOps launched = recording.launched(call);
     if (launched.size() != 1 || recording.ends_step(call)) continue;
     const CopyPath path = ops.path[launched[0]];
     if (path == CopyPath::kHostToDevice || path == CopyPath::kDeviceToHost) take_away(recording, call, durations);
@@ -34,7 +34,7 @@ void with_pinned_copies(const Recording& recording, Durations& durations, Latenc
   const auto known = [](double rate) { return rate > 0 ? rate : kPinnedBytesPerNs; };
   const double in_rate = known(recording.rates().to_device), out_rate = known(recording.rates().to_host);
   for (ApiCallId call = 0; call < calls; ++call) {
-    const std::span<const GpuOpId> launched = recording.launched(call);
+    const LaunchedOps launched = recording.launched(call);
     if (launched.size() != 1 || ops.host_memory[launched[0]] != HostMemory::kPageable) continue;
     const GpuOpId op = launched[0];
     const bool in = ops.path[op] == CopyPath::kHostToDevice;

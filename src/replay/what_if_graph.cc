@@ -21,7 +21,7 @@ bool goes_into_graph(const Recording& recording, ApiCallId call) {
     case ApiKind::kGraphLaunch:
       return !recording.launched(call).empty();
     case ApiKind::kEnqueue: {
-      const std::span<const GpuOpId> ops = recording.launched(call);
+      const LaunchedOps ops = recording.launched(call);
       return ops.size() == 1 && recording.trace().gpu_ops.path[ops[0]] != CopyPath::kDeviceToHost;
     }
     default:
@@ -78,7 +78,7 @@ void with_graph(const Recording& recording, Durations& durations, Latencies& lat
     Graph& graph = open[calls.thread[call]];
     if (recording.waits(call)) close(graph);
     if (!goes_into_graph(recording, call)) continue;
-    const std::span<const GpuOpId> launched = recording.launched(call);
+    const LaunchedOps launched = recording.launched(call);
     const StreamId stream = launched.empty() ? graph.stream : recording.trace().gpu_ops.stream[launched.front()];
     // Graphs on streams of their own run side by side, which one behind the other they would not.
     const bool beside = recording.kind(call) == ApiKind::kGraphLaunch && stream != graph.stream;

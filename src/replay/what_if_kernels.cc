@@ -16,7 +16,7 @@ void with_times(const Recording& recording, const std::vector<int64_t>& times, D
     if (times[op] > 0) durations.op_ns[op] = std::min(durations.op_ns[op], times[op]);
   std::map<ThreadId, bool> went;  // whether the last call that launched anything did
   for (ApiCallId call = 0; call < recording.trace().api_calls.size(); ++call) {
-    const std::span<const GpuOpId> launched = recording.launched(call);
+    const LaunchedOps launched = recording.launched(call);
     if (launched.empty()) continue;
     const auto goes = [&](GpuOpId op) { return times[op] == 0 && durations.gone[op] == 0; };
     bool& before = went[recording.trace().api_calls.thread[call]];

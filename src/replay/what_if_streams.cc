@@ -71,7 +71,7 @@ void with_copies_apart(const Recording& recording, Durations& durations, Latenci
       if (streams.count(ops.stream[op]) == 0) continue;
       Last& of = last[ops.stream[op]];
       const bool down = ops.path[op] == CopyPath::kDeviceToHost;
-      order.behind[op] = down ? of.down : of.up;
+      order.behind.set(op, down ? of.down : of.up);
       order.other_way[op] = down ? of.up : of.down;
       (down ? of.down : of.up) = op;
     }

@@ -13,7 +13,7 @@ namespace llmprof::replay {
 namespace {
 
 bool copies_to_host(const Recording& recording, ApiCallId call) {
-  const std::span<const GpuOpId> ops = recording.launched(call);
+  const LaunchedOps ops = recording.launched(call);
   return ops.size() == 1 && recording.trace().gpu_ops.path[ops[0]] == CopyPath::kDeviceToHost;
 }
 

@@ -17,7 +17,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "trace files are little-endian");
 
 constexpr int kZstdLevel = 3;
-constexpr size_t kSampleValues = 8192;
 
 // Differences and planes of unsigned words, in place of `Word` values in `values`.
 template <class Word>
@@ -82,9 +81,13 @@ std::optional<BlockEncoding> block_encoding_named(std::string_view name) {
   return std::nullopt;
 }
 
+void invert_bits(std::span<char> values) {
+  for (char& byte : values) byte = static_cast<char>(~static_cast<unsigned char>(byte));
+}
+
 BlockEncoding choose_block_encoding(std::span<const char> values, size_t width) {
   if (!has_planes(width)) return BlockEncoding::kPlain;
-  const std::span<const char> sample = values.first(std::min(values.size(), kSampleValues * width));
+  const std::span<const char> sample = values.first(std::min(values.size(), kBlockSampleValues * width));
   BlockEncoding best = BlockEncoding::kPlain;
   size_t best_bytes = SIZE_MAX;
   for (const BlockEncoding encoding : {BlockEncoding::kPlain, BlockEncoding::kPlanes, BlockEncoding::kDelta}) {

@@ -23,6 +23,11 @@ enum class BlockEncoding : uint8_t {
 std::string_view block_encoding_name(BlockEncoding encoding);
 std::optional<BlockEncoding> block_encoding_named(std::string_view name);
 
+constexpr size_t kBlockSampleValues = 8192;  // that an encoding is chosen by
+
+// Ids of rows in memory have their bits inverted (RowId), in files not: between the two.
+void invert_bits(std::span<char> values);
+
 // The encoding that packs `values` (width bytes each) best, judged by the first few thousand.
 BlockEncoding choose_block_encoding(std::span<const char> values, size_t width);
 

@@ -68,7 +68,7 @@ class Unpacker {
         return;
       }
       plan_column(*entry, *stored, {reinterpret_cast<char*>(column.data()), column.size() * sizeof(Value)},
-                  sizeof(Value), problem);
+                  sizeof(Value), is_row_id<Value>, problem);
     });
     if (known_columns < entry->columns.size() && directory_.version == kTraceFileVersion)
       diagnostics_.add(DiagnosticId::kUnknownTable,
@@ -91,6 +91,7 @@ class Unpacker {
       const std::span<const char> frame = file_.subspan(job.block.offset, job.block.bytes);
       job.sound =
           block_checksum(frame) == job.block.checksum && unpack_block(frame, job.width, job.encoding, job.values);
+      if (job.inverted) invert_bits(job.values);
     };
     // Below this, starting threads takes longer than the work.
     constexpr size_t kWorthThreads = size_t{1} << 18;
@@ -117,6 +118,7 @@ class Unpacker {
     FileBlock block;
     BlockEncoding encoding;
     size_t width;
+    bool inverted;  // ids of rows
     std::span<char> values;
     bool sound = false;
   };
@@ -175,7 +177,7 @@ class Unpacker {
   }
 
   void plan_column(const FileTable& entry, const FileColumn& stored, std::span<char> values, size_t width,
-                   std::string& problem) {
+                   bool inverted, std::string& problem) {
     const std::optional<BlockEncoding> encoding = block_encoding_named(stored.encoding);
     const uint64_t blocks = (entry.rows - 1) / directory_.chunk_rows + 1;
     if (!encoding || stored.blocks.size() != blocks) {
@@ -189,7 +191,7 @@ class Unpacker {
       const size_t bytes = directory_.chunk_rows >= entry.rows
                                ? values.size()
                                : std::min(values.size() - at, size_t{directory_.chunk_rows} * width);
-      jobs_.push_back({fmt::format("{}.{}", entry.name, stored.name), stored.blocks[i], *encoding, width,
+      jobs_.push_back({fmt::format("{}.{}", entry.name, stored.name), stored.blocks[i], *encoding, width, inverted,
                        values.subspan(at, bytes)});
     }
   }

@@ -20,9 +20,17 @@ struct Block {
   std::span<const char> values;
   size_t width;
   BlockEncoding encoding;
+  bool inverted;  // ids of rows
   std::string frame;
   uint64_t checksum = 0;
 };
+
+// The values of ids of rows as files hold them.
+std::string as_in_file(std::span<const char> values) {
+  std::string out(values.begin(), values.end());
+  invert_bits(out);
+  return out;
+}
 
 struct Column {
   std::string_view name, type;
@@ -45,7 +53,7 @@ class Packer {
       using Value = typename std::decay_t<decltype(column)>::value_type;
       static_assert(!element_type_name<Value>().empty(), "an element type the file format does not know");
       const std::span<const char> bytes(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(Value));
-      add_column(entry, field.name, element_type_name<Value>(), sizeof(Value), bytes);
+      add_column(entry, field.name, element_type_name<Value>(), sizeof(Value), is_row_id<Value>, bytes);
     });
     tables_.push_back(std::move(entry));
   }
@@ -54,7 +62,8 @@ class Packer {
   Result<std::string> pack() {
     parallel_for(blocks_.size(), [&](size_t i) {
       Block& block = blocks_[i];
-      block.frame = pack_block(block.values, block.width, block.encoding);
+      block.frame = block.inverted ? pack_block(as_in_file(block.values), block.width, block.encoding)
+                                   : pack_block(block.values, block.width, block.encoding);
       block.checksum = block_checksum(block.frame);
     });
     const std::string directory = write_directory();
@@ -86,13 +95,15 @@ class Packer {
   }
 
  private:
-  void add_column(Table& table, std::string_view name, std::string_view type, size_t width,
+  void add_column(Table& table, std::string_view name, std::string_view type, size_t width, bool inverted,
                   std::span<const char> bytes) {
-    const BlockEncoding encoding = choose_block_encoding(bytes, width);
+    const std::span<const char> sample = bytes.first(std::min(bytes.size(), kBlockSampleValues * width));
+    const BlockEncoding encoding =
+        inverted ? choose_block_encoding(as_in_file(sample), width) : choose_block_encoding(sample, width);
     Column column{name, type, encoding, blocks_.size(), 0};
     const size_t step = kFileChunkRows * width;
     for (size_t at = 0; at < bytes.size(); at += step, ++column.block_count)
-      blocks_.push_back({bytes.subspan(at, std::min(step, bytes.size() - at)), width, encoding, {}});
+      blocks_.push_back({bytes.subspan(at, std::min(step, bytes.size() - at)), width, encoding, inverted, {}});
     table.columns.push_back(column);
   }
 

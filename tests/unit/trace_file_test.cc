@@ -13,6 +13,7 @@
 #include <random>
 
 #include "trace/check_trace.h"
+#include "trace/trace_file_layout.h"
 
 namespace llmprof {
 namespace {
@@ -127,6 +128,26 @@ TEST(TraceFile, EveryTableRoundTrips) {
   ASSERT_TRUE(status) << status.error().text();
   expect_same(trace, back);
   EXPECT_EQ(pack(trace), pack(back));
+}
+
+// In memory their bits are inverted.
+TEST(TraceFile, RowIdsStandInFilesAsTheyAre) {
+  Trace trace;
+  trace.api_links.op = {OpId(Row{1}), OpId(kNoRow), OpId(Row{0}), OpId(Row{70'000})};
+  const std::string file = pack(trace);
+  const Result<FileDirectory> directory = read_file_directory(file);
+  ASSERT_TRUE(directory);
+  std::vector<uint32_t> rows(4);
+  for (const FileTable& table : directory->tables) {
+    if (table.name != "api_links") continue;
+    ASSERT_EQ(table.columns.size(), 1U);
+    const FileColumn& column = table.columns[0];
+    ASSERT_EQ(column.blocks.size(), 1U);
+    const std::span<char> bytes(reinterpret_cast<char*>(rows.data()), rows.size() * sizeof(uint32_t));
+    ASSERT_TRUE(unpack_block(std::span<const char>(file).subspan(column.blocks[0].offset, column.blocks[0].bytes), 4,
+                             *block_encoding_named(column.encoding), bytes));
+  }
+  EXPECT_EQ(rows, (std::vector<uint32_t>{1, 0xFFFFFFFF, 0, 70'000}));
 }
 
 TEST(TraceFile, EmptyTraceRoundTrips) {
