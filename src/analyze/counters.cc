@@ -49,11 +49,13 @@ CounterSamples::CounterSamples(const Trace& trace, int32_t device, OptDouble byt
   const auto before = [&](Row a, Row b) { return table_.start_ns[a] < table_.start_ns[b]; };
   if (!std::is_sorted(rows_.begin(), rows_.end(), before)) std::stable_sort(rows_.begin(), rows_.end(), before);
   if (lengths.empty()) return;
+  dcgm_ = table_.source[rows_.front()] == CounterSource::kDcgm;
   longest_ns_ = *std::max_element(lengths.begin(), lengths.end());
   interval_ns_ = usual_length_ns(std::move(lengths));
 }
 
 double CounterSamples::dram_frac(Row sample) const {
+  if (table_.source[sample] == CounterSource::kDcgm) return static_cast<double>(table_.dram_active_frac[sample]);
   const double frac = sum_of(table_.dram_read_frac[sample], table_.dram_write_frac[sample]);
   if (!std::isnan(frac) || !bytes_per_s_) return frac;
   return sum_of(table_.dram_read_bytes_per_s[sample], table_.dram_write_bytes_per_s[sample]) / *bytes_per_s_;

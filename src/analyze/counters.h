@@ -35,14 +35,14 @@ struct CounterSums {
 
 class CounterSamples {
  public:
-  // PM samples of the device; GPM samples where there are none. bytes_per_s: the memory's bandwidth, which turns shares
-  // of the peak into bytes where the sampler gives only those.
+  // PM samples of the device; those of GPM or DCGM where there are none. bytes_per_s: the memory's bandwidth, which
+  // turns shares of the peak into bytes where the sampler gives only those.
   CounterSamples(const Trace& trace, int32_t device, OptDouble bytes_per_s);
 
   bool empty() const { return rows_.empty(); }
   bool gpm() const { return gpm_; }
-  // "pm-sampling" or "gpm".
-  const char* source() const { return gpm_ ? "gpm" : "pm-sampling"; }
+  // "pm-sampling", "gpm" or "dcgm".
+  const char* source() const { return dcgm_ ? "dcgm" : gpm_ ? "gpm" : "pm-sampling"; }
   const std::vector<Row>& rows() const { return rows_; }  // by start
   // The median over time of how long a sample is; 0 without samples.
   int64_t interval_ns() const { return interval_ns_; }
@@ -58,7 +58,7 @@ class CounterSamples {
   const GpuSamples& table_;
   OptDouble bytes_per_s_;
   std::vector<Row> rows_;
-  bool gpm_ = false;
+  bool gpm_ = false, dcgm_ = false;  // DCGM's are read as those of GPM: means of a tenth of a second or more
   int64_t interval_ns_ = 0;
   int64_t longest_ns_ = 0;
 };

@@ -158,6 +158,10 @@ void fill_counters(const Trace& trace, const DeviceReadings& readings, const Win
   }
   if (const OptDouble rate = sums.pcie_read.mean()) out.pcie_rx_bytes_per_s = rate;
   if (const OptDouble rate = sums.pcie_write.mean()) out.pcie_tx_bytes_per_s = rate;
+  out.gr_active_frac = sums.gr_active.mean();
+  out.sm_active_frac = sums.sm_active.mean();
+  out.tensor_active_frac = sums.tensor_active.mean();
+  out.dram_frac = sums.dram.mean();
   out.nvlink_rx_bytes_per_s = sums.nvlink_rx.mean();
   out.nvlink_tx_bytes_per_s = sums.nvlink_tx.mean();
 }

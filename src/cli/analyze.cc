@@ -160,8 +160,8 @@ void add_analyze(Parser& parser) {
               "TensorRT's trtexec "
               "exports or .hatchet files of Triton's Proton, alone or beside "
               "another recording, "
-              "output of nvidia-smi dmon or nvidia-smi --query-gpu, snapshot of PyTorch's memory, or - for standard "
-              "input; or several of the ranks of one job; or a "
+              "output of nvidia-smi dmon, nvidia-smi --query-gpu or dcgmi dmon, snapshot of PyTorch's memory, or - for "
+              "standard input; or several of the ranks of one job; or a "
               "run of the store: its number, its name, "
               "last")
       .required()

@@ -46,7 +46,7 @@ std::string_view word_of(AttentionMask mask) {
   return one_of_words(kWords, mask);
 }
 std::string_view word_of(CounterSource source) {
-  static constexpr auto kWords = words("pm-sampling", "gpm");
+  static constexpr auto kWords = words("pm-sampling", "gpm", "dcgm");
   return one_of_words(kWords, source);
 }
 std::string_view word_of(InputKind kind) {

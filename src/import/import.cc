@@ -200,8 +200,10 @@ std::string_view importer_of(const std::string& path) {
   return importer ? (*importer)->name : std::string_view();
 }
 
-// Logs of nvidia-smi, whose times are local ones.
-bool is_readings(std::string_view importer) { return importer == kDmonImporter || importer == kSmiQueryImporter; }
+// Logs of nvidia-smi, whose times are local ones, and of dcgmi, which have none.
+bool is_readings(std::string_view importer) {
+  return importer == kDmonImporter || importer == kSmiQueryImporter || importer == kDcgmDmonImporter;
+}
 
 // Whether it holds what has no place in the time of the recording, and so joins any; derive() compares what has a
 // clock.

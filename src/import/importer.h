@@ -52,6 +52,8 @@ inline constexpr std::string_view kProtonImporter = "proton";
 // The importers of what nvidia-smi logs.
 inline constexpr std::string_view kDmonImporter = "dmon";
 inline constexpr std::string_view kSmiQueryImporter = "smi-query";
+// The importer of what DCGM prints of the same.
+inline constexpr std::string_view kDcgmDmonImporter = "dcgm-dmon";
 
 // Every importer, in one constexpr array (registry.cc).
 std::span<const Importer> importers();
@@ -63,8 +65,8 @@ Status import_input(InputFile& input, Trace& trace);
 // Opens, sniffs, imports and finishes (sorts, checks) one path: a file, or the session folder of `llmprof run`. Errors
 // say what was expected, what the file looks like instead, and what to do. Tables of Nsight Compute, logs of cuBLAS,
 // results of server benchmarks, metrics pages of servers, logs of NCCL, statistics of PyTorch's allocator, exports of
-// TensorRT's trtexec, trees of Triton's Proton and logs of nvidia-smi may stand beside a recording. Several recordings
-// are those of ranks of one job (import/ranks.h).
+// TensorRT's trtexec, trees of Triton's Proton and logs of nvidia-smi or DCGM may stand beside a recording. Several
+// recordings are those of ranks of one job (import/ranks.h).
 Result<Trace> import_files(const std::vector<std::string>& paths);
 
 // Establishes the invariants of trace/trace.h after the last importer has run: sorts tables, drops exact duplicates.

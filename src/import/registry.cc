@@ -1,6 +1,7 @@
 #include <array>
 
 #include "import/cublas.h"
+#include "import/dcgm_dmon.h"
 #include "import/dmon.h"
 #include "import/importer.h"
 #include "import/kineto.h"
@@ -36,6 +37,8 @@ std::span<const Importer> importers() {
                "the file is damaged or cut off: copy it again"},
       Importer{kSmiQueryImporter, "output of `nvidia-smi --query-gpu=... --format=csv`, with -l or -lms",
                smi_query::sniff, smi_query::import, "the file is damaged or cut off: copy it again"},
+      Importer{kDcgmDmonImporter, "output of `dcgmi dmon -e FIELDS` of DCGM", dcgm_dmon::sniff, dcgm_dmon::import,
+               "the file is damaged or cut off: copy it again"},
       Importer{kNsysImporter, "Nsight Systems: SQLite of `nsys export`, or a .nsys-rep where nsys is installed",
                nsys::sniff, nsys::import,
                "the file is damaged or cut off: copy it again, or export it again with nsys export"},

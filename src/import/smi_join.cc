@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "import/importer.h"
 #include "import/utilisation_check.h"
 #include "trace/trace_builder.h"
 
@@ -179,6 +180,8 @@ std::string not_matched_text(const Placement& placement) {
 // Why they were not placed; empty where they were, and `how` and `row` say how.
 std::string try_to_place(Trace& part, Trace& whole, std::string& how, JoinedFiles::Values& row) {
   NvmlSamples& samples = part.nvml_samples;
+  if (part.source.kind == kDcgmDmonImporter)
+    return "dcgmi dmon prints no times: log with `nvidia-smi dmon -o DT` or --query-gpu, or record with `llmprof run`";
   if (part.base_unix_ns == 0 || part.diagnostics.count(DiagnosticId::kAssumedTimes) > 0)
     return "its lines have no date and time: log with `nvidia-smi dmon -o DT`, or query timestamp";
   const std::optional<UnixSpan> work = work_of(whole);
@@ -245,6 +248,7 @@ JoinedFiles::Values join_readings(const std::string& name, Trace part, Trace& wh
     row.matched = 0;
     row.not_matched = builder.text(why_not);
     part.nvml_samples = NvmlSamples();
+    part.gpu_samples = GpuSamples();
   }
   part.recorded = Recorded();  // a log records no kernels
   part.devices = Devices();    // those of the recording hold

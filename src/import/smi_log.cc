@@ -119,7 +119,16 @@ void SmiLog::add(const NvmlSamples::Values& row, bool timed) {
   ++samples_;
 }
 
+void SmiLog::add_counters(GpuSamples::Values row, int64_t printed_ns) {
+  row.start_ns = printed_ns - kSmiIntervalNs;
+  row.dur_ns = kSmiIntervalNs;
+  builder_.add<GpuSamples>(row);
+}
+
 void SmiLog::finish(std::string_view recorder) {
+  // One line alone stands for the interval from its time on, and so do its counters.
+  if (last_ns_ == first_ns_)
+    for (int64_t& start_ns : trace_.gpu_samples.start_ns) start_ns += kSmiIntervalNs;
   for (const auto& [ordinal, values] : devices_) builder_.add<Devices>(values);
   // To the last line, so that its energy is known to the end; one line stands for an interval.
   builder_.add<Recorded>({.start_ns = first_ns_,

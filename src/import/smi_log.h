@@ -1,5 +1,5 @@
-// What the two logs of nvidia-smi share, `dmon` and --query-gpu: how dates and numbers are read, when each line was
-// printed, and the rows of the trace that lines become.
+// What logs of nvidia-smi (`dmon`, --query-gpu) and of `dcgmi dmon` share: how dates and numbers are read, when each
+// line was printed, and the rows of the trace that lines become.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +73,8 @@ class SmiLog {
 
   // `timed`: the file says when.
   void add(const NvmlSamples::Values& row, bool timed);
+  // Hardware counters of the interval before the line of a row that was added.
+  void add_counters(GpuSamples::Values row, int64_t printed_ns);
   // What else is known of a GPU that has a row.
   Devices::Values& device(int32_t device);
   bool any() const { return samples_ > 0; }

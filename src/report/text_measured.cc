@@ -88,6 +88,19 @@ std::string throttle_in_words(const std::vector<ThrottleRecord>& rows) {
   return rows.size() == kReasons ? "never throttled" : "never throttled by " + names + " (the only reasons recorded)";
 }
 
+// Means over the whole window, where no stage has a row that could hold them.
+std::string counters_in_words(const TelemetryReport& telemetry) {
+  std::string out;
+  const auto add = [&](std::string_view name, const OptDouble& frac) {
+    if (frac) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, format_percent(*frac));
+  };
+  add("compute engine", telemetry.gr_active_frac);
+  add("SMs", telemetry.sm_active_frac);
+  add("tensor pipe", telemetry.tensor_active_frac);
+  add("memory", telemetry.dram_frac);
+  return out.empty() ? out : "active by " + telemetry.counter_source.value_or("counter") + ": " + out;
+}
+
 std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& options) {
   std::string line;
   const auto add = [&](const std::string& part) { line += (line.empty() ? "" : ", ") + part; };
@@ -104,6 +117,7 @@ std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& 
   if (telemetry.memory_used_peak_bytes)
     add(format_bytes(*telemetry.memory_used_peak_bytes) + " of device memory in use at most");
   if (!telemetry.throttle.empty()) add(throttle_in_words(telemetry.throttle));
+  if (telemetry.counter_source == "dcgm") add(counters_in_words(telemetry));
   return line.empty() ? std::string() : wrap_text(line, options.width, "  ", "    ");
 }
 

@@ -73,11 +73,13 @@ void keep(Counter&& counter, Timeline& out) {
 // A counter of two sources is that of the shorter intervals: GPM's hold a tenth of a second.
 CounterSource source_of(const Trace& trace, int32_t device, const std::vector<float>& values) {
   const GpuSamples& samples = trace.gpu_samples;
-  for (Row row = 0; row < samples.size(); ++row)
-    if (samples.device[row] == device && samples.source[row] == CounterSource::kPmSampling &&
-        std::isfinite(values[row]))
-      return CounterSource::kPmSampling;
-  return CounterSource::kGpm;
+  CounterSource found = CounterSource::kGpm;
+  for (Row row = 0; row < samples.size(); ++row) {
+    if (samples.device[row] != device || !std::isfinite(values[row])) continue;
+    found = samples.source[row];
+    if (found == CounterSource::kPmSampling) break;
+  }
+  return found;
 }
 
 // Between two intervals that do not touch nothing is known.

@@ -113,7 +113,7 @@ struct StageMark {
   F(OptDouble, dram_frac, "frac", "Memory interface active, by hardware counter")                                      \
   F(OptDouble, l2_hit_frac, "frac", "L2 hit rate while SMs were active, by hardware counter")                          \
   F(OptDouble, gr_active_frac, "frac", "Compute engine active, by hardware counter")                                   \
-  F(OptText, counter_source, "", "pm-sampling or gpm")                                                                 \
+  F(OptText, counter_source, "", "pm-sampling, gpm or dcgm")                                                           \
   F(OptInt, counter_samples, "", "Counter samples that overlap the instances")                                         \
   F(OptDouble, counter_coverage_frac, "frac", "Share of wall that those samples cover")                                \
   F(OptDouble, sm_clock_mhz, "MHz", "Median SM clock in the instances")                                                \
@@ -412,9 +412,13 @@ using OptSummary = std::optional<Summary>;
   F(Milliseconds, window_ms, "ms", "The recorded window of that device")                                \
   F(int64_t, nvml_samples, "", "Readings of the driver")                                                \
   F(int64_t, counter_samples, "", "Samples of hardware counters")                                       \
-  F(OptText, counter_source, "", "pm-sampling or gpm")                                                  \
+  F(OptText, counter_source, "", "pm-sampling, gpm or dcgm")                                            \
   F(OptDouble, counter_interval_us, "us", "Between two samples")                                        \
   F(OptDouble, counter_coverage_frac, "frac", "Share of the window that they cover")                    \
+  F(OptDouble, gr_active_frac, "frac", "Mean over the window: compute engine active, by counter")       \
+  F(OptDouble, sm_active_frac, "frac", "The same of SMs with work")                                     \
+  F(OptDouble, tensor_active_frac, "frac", "The same of the tensor pipe")                               \
+  F(OptDouble, dram_frac, "frac", "The same of the memory interface")                                   \
   F(OptDouble, counter_clock_offset_us, "us", "Kernel times minus counter times where they agree best") \
   F(OptSummary, power_w, "W", "Board power")                                                            \
   F(OptSummary, sm_clock_mhz, "MHz", "SM clock")                                                        \

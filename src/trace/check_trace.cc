@@ -44,7 +44,7 @@ constexpr size_t enumerators<AttentionMask>() {
 }
 template <>
 constexpr size_t enumerators<CounterSource>() {
-  return static_cast<size_t>(CounterSource::kGpm) + 1;
+  return static_cast<size_t>(CounterSource::kDcgm) + 1;
 }
 template <>
 constexpr size_t enumerators<InputKind>() {

@@ -43,8 +43,8 @@ enum class CopyPath : uint8_t { kUnknown, kHostToDevice, kDeviceToHost, kPeer, k
 enum class HostMemory : uint8_t { kUnknown, kPageable, kPinned };
 // Which keys a query of attention sees: all, those up to its own place, or some that are not known.
 enum class AttentionMask : uint8_t { kNone, kCausal, kUnknown };
-// Who read hardware counters: the PM sampler of CUPTI, or NVML's GPM.
-enum class CounterSource : uint8_t { kPmSampling, kGpm };
+// Who read hardware counters: the PM sampler of CUPTI, NVML's GPM, or DCGM.
+enum class CounterSource : uint8_t { kPmSampling, kGpm, kDcgm };
 
 // An input of an operator. The tensors of a list stand behind it, each in a row of its own.
 enum class InputKind : uint8_t {

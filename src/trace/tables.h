@@ -335,7 +335,7 @@ LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_
   C(TimeNs, start_ns, "ns", "Start of the interval")                                        \
   C(DurationNs, dur_ns, "ns", "Length of the interval")                                     \
   C(DeviceOrdinal, device, "", "CUDA device ordinal, -1 if it is not one of the program's") \
-  C(CounterSource, source, "", "PM sampling or GPM")                                        \
+  C(CounterSource, source, "", "PM sampling, GPM or DCGM")                                  \
   C(float, gr_active_frac, "frac", "Graphics and compute engine active")                    \
   C(float, sm_active_frac, "frac", "SMs with at least one warp")                            \
   C(float, warps_active_frac, "frac", "Resident warps over the most an SM can hold")        \
@@ -349,7 +349,7 @@ LLMPROF_TABLE(Recorded, "recorded", "How much was recorded, over time", LLMPROF_
   C(float, fma_half_instructions_per_s, "1/s", "Of all pipes, on packed halves")            \
   C(float, dram_read_frac, "frac", "Memory reads over the peak")                            \
   C(float, dram_write_frac, "frac", "Memory writes over the peak")                          \
-  C(float, dram_active_frac, "frac", "Memory traffic over the peak (GPM: both ways)")       \
+  C(float, dram_active_frac, "frac", "Memory traffic over the peak, both ways (GPM, DCGM)") \
   C(float, dram_read_bytes_per_s, "bytes/s", "Memory reads")                                \
   C(float, dram_write_bytes_per_s, "bytes/s", "Memory writes")                              \
   C(float, l2_hit_frac, "frac", "L2 sector hit rate")                                       \

@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
 INPUTS = ROOT / "tests/golden/inputs"
 RECORDINGS = ("kineto_qwen2.5-0.5b_memory_stack.json.gz", "serving_annotations.json.gz", "pipeline_two_gpus.json.gz",
-              "hostile_names.json.gz", "streams.spool", "dmon_dated.txt", "smi_query_gpus.csv", "no_gpu_events.json.gz", "nsys_2026.sqlite",
+              "hostile_names.json.gz", "streams.spool", "dmon_dated.txt", "smi_query_gpus.csv", "dcgm_dmon.txt", "no_gpu_events.json.gz", "nsys_2026.sqlite",
               "ncu_details_prefill.csv.gz", "cublas.log", "serving_vllm.json", "client_stages.jsonl", "metrics_openmetrics.txt",
               "memory_snapshot.pickle.gz", "trtexec_profile.json", "trtexec_layers.json", "trtexec_times_older.json", "nccl_inspector_4101.json", "proton_scopes.hatchet",
               HERE / "live.llmprof")
