@@ -155,8 +155,9 @@ void add_rank_files(const Trace& trace, Report& report) {
 void analyze_joined_files(const Context& context, Report& report, std::vector<CannotTell>& /*cannot_tell*/) {
   const Trace& trace = context.trace;
   add_rank_files(trace, report);
-  // Without a program, files are each other's equals.
-  if (trace.files_joined.empty() || profiled_only(trace) || (trace.gpu_ops.empty() && trace.ops.empty())) return;
+  // Without a program, files are each other's equals; a recording that lost its tables is none of these.
+  const bool of_program = !profiled_only(trace) && !(trace.gpu_ops.empty() && trace.ops.empty());
+  if (!of_program && trace.diagnostics.count(DiagnosticId::kDamagedBlock) == 0) return;
   JoinedFileRows rows(trace, report);
   for (Row at = 0; at < trace.files_joined.size(); ++at) rows.add(at);
 }
