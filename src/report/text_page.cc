@@ -314,7 +314,8 @@ std::string page_foot(const Report& report, const RenderOptions& options, const 
 // A log of sensors, beside which no program was recorded: its readings are the answer, and asking for stages is idle.
 bool readings_alone(const Report& report) {
   const auto is_seen = [](const StageTiming& stage) { return stage.kernels > 0 || stage.count > 0; };
-  return report.telemetry && report.source.recorded_ms.ns <= 0 && report.findings.empty() &&
+  return report.telemetry && report.source.recorded_ms.ns <= 0 &&
+         std::none_of(report.findings.begin(), report.findings.end(), is_first) &&
          std::none_of(report.stages.begin(), report.stages.end(), is_seen);
 }
 
