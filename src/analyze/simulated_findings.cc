@@ -106,13 +106,16 @@ double figure_ms(const StageView& stage, double gain_frac, bool gpu_stays) {
   return (gpu_stays && alone ? stage.bound_of_waiting(gain_ns) : stage.bound(gain_ns)).to;
 }
 
-// The function that launches most of what a change makes less of; of moved data, all that mostly move it.
+// Of what is all over a model: the function that launches most of what a change makes less of; of moved data, all that
+// mostly move it.
 struct MostAt {
   std::string function;
   double frac = 0;
+  double alone_frac = 0;  // the function's own part
 };
 std::optional<MostAt> most_at(const FindingContext& finding, const StageView& stage, const Mended& mended,
                               const Combination& change) {
+  if (!mended.spread) return {};
   std::map<std::string, double> saved_ns;
   double all_ns = 0;
   for (const Simulation::Place& of : finding.simulation->places(stage.stage, change)) {
@@ -130,7 +133,7 @@ std::optional<MostAt> most_at(const FindingContext& finding, const StageView& st
         movers_ns += saved->second;
     at_ns = std::max(at_ns, movers_ns);
   }
-  return MostAt{most->first.substr(0, most->first.find(" (")), at_ns / all_ns};
+  return MostAt{most->first.substr(0, most->first.find(" (")), at_ns / all_ns, most->second / all_ns};
 }
 
 // Nobody knows whether the rest goes with what is at the place that the finding names.
@@ -159,7 +162,7 @@ void set_gain(const StageView& stage, const StageGain& gain, double before_frac,
           {"the figure if this code runs in another thread beside the step", beside, Unit::kMs, Provenance::kFormula});
     }
   }
-  if (most) add_place(*most, figure(before_frac + most->frac * (gain.frac() - before_frac)), row);
+  if (most) add_place(*most, figure(before_frac + most->alone_frac * (gain.frac() - before_frac)), row);
   row.method = "replay";
   if (on_top_of.empty()) row.full_pace_frac = gain.full_pace_frac;
   if (!on_top_of.empty()) row.on_top_of = std::string(on_top_of);
@@ -185,17 +188,9 @@ struct Simulated {
   std::optional<MostAt> at;  // of what is all over the model, where most of it is at one place
 };
 
-// Whether a change is of something that is all over the model, where that is known.
-bool is_spread(const FindingContext& finding, const StageView& stage, const Mended& mended, const Combination& change,
-               double gain_frac, Finding* out) {
-  if (!mended.spread) return false;
-  const std::optional<MostAt> most = most_at(finding, stage, mended, change);
-  if (!most || most->frac >= kAtOnePlaceMin || most->frac * gain_frac >= kPlaceBringsMin) return false;
-  if (out != nullptr)
-    out->evidence.push_back(
-        {fmt::format("of what would go, launched by {}, more than by any other function", most->function), most->frac,
-         Unit::kFrac, Provenance::kMeasured});
-  return true;
+// Whether no place has so much of a change that it is a cause, where places are known.
+bool is_spread(const std::optional<MostAt>& most, double gain_frac) {
+  return most && most->frac < kAtOnePlaceMin && most->frac * gain_frac < kPlaceBringsMin;
 }
 
 // A change that waits within a step forbid is simulated once they are gone.
@@ -262,10 +257,13 @@ std::vector<const Finding*> settle_stage(const FindingContext& finding, std::vec
     lift_waits(finding, one);
     const Mended& mended = *mends(*one.finding);
     one.most = mended.most;  // a rule's own is for gains that are assumed
-    if (is_spread(finding, *one.stage, mended, one.change, one.gain.frac(), one.finding))
-      one.most = std::min(one.most, FindingSeverity::kMinor);
-    else if (mended.spread)
-      one.at = most_at(finding, *one.stage, mended, one.change);
+    one.at = most_at(finding, *one.stage, mended, one.change);
+    if (!is_spread(one.at, one.gain.frac())) continue;
+    one.most = std::min(one.most, FindingSeverity::kMinor);
+    one.finding->evidence.push_back(
+        {fmt::format("of what would go, launched by {}, more than by any other function", one.at->function),
+         one.at->frac, Unit::kFrac, Provenance::kMeasured});
+    one.at.reset();
   }
   const bool waits_found =
       std::any_of(all.begin(), all.end(), [](const Simulated& one) { return one.finding->id == kSyncBound; });
@@ -361,7 +359,7 @@ void find_no_single_cause(const FindingContext& finding, std::vector<Finding>& f
       const std::optional<StageGain> gain = finding.simulation->gain(stage.stage, change);
       if (!gain || !gain->forbidden.empty() || gain->frac() < kEachMin || joined(all, change).size() == all.size())
         continue;
-      ones.push_back({mended.what_if, gain->frac(), is_spread(finding, stage, mended, change, gain->frac(), nullptr)});
+      ones.push_back({mended.what_if, gain->frac(), is_spread(most_at(finding, stage, mended, change), gain->frac())});
       all = joined(all, change);
     }
     const std::optional<StageGain> together =

@@ -139,7 +139,8 @@ std::string gain_text(const FindingGain& gain) {
   std::string out = "Simulated: " + moves;
   if (gain.ci95 && format_ms((*gain.ci95)[0]) != format_ms((*gain.ci95)[1]))
     out += fmt::format(" (95 %: {} to {})", format_ms((*gain.ci95)[0]), format_ms((*gain.ci95)[1]));
-  if (gain.at && gain.at_to) out += fmt::format(", at {} alone {}", printable(*gain.at), format_ms(*gain.at_to));
+  if (gain.at && gain.at_to && format_ms(*gain.at_to) != format_ms(gain.to))
+    out += fmt::format(", at {} alone {}", printable(*gain.at), format_ms(*gain.at_to));
   if (gain.on_top_of) out += ", after fixing " + *gain.on_top_of;
   return out;
 }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "whole_program.h"
 
@@ -20,6 +22,14 @@ inline bool imported(std::string_view bytes, const char* name, int (*sniff)(std:
   if (!input) return false;
   if (const int sure = sniff(input->head()); sure < 0 || sure > 100) broken("sniff", std::to_string(sure));
   return static_cast<bool>(import(*input, trace));
+}
+
+// Two files in one input, with a line of four dashes between them; nothing where there is no such line.
+inline std::optional<std::pair<std::string_view, std::string_view>> two_files(std::string_view bytes) {
+  constexpr std::string_view kBetween = "\n----\n";
+  const size_t at = bytes.find(kBetween);
+  if (at == std::string_view::npos) return std::nullopt;
+  return std::pair(bytes.substr(0, at), bytes.substr(at + kBetween.size()));
 }
 
 // Whether `rows` are more than the text can hold, at so many bytes each. Compressed bytes stand for more.

@@ -10,10 +10,9 @@
 namespace llmprof::fuzz {
 
 void use(std::string_view bytes) {
-  constexpr std::string_view kBetween = "\n----\n";
-  const size_t at = bytes.find(kBetween);
-  if (at == std::string_view::npos) return;
-  const std::string_view first = bytes.substr(0, at), second = bytes.substr(at + kBetween.size());
+  const auto files = two_files(bytes);
+  if (!files) return;
+  const std::string_view first = files->first, second = files->second;
   const auto import = [&](const std::string& path, Trace& trace) -> Status {
     if (!imported(path == "first" ? first : second, path.c_str(), kineto::sniff, kineto::import, trace))
       return fail("unreadable", path);

@@ -14,10 +14,9 @@
 namespace llmprof::fuzz {
 
 void use(std::string_view bytes) {
-  constexpr std::string_view kBetween = "\n----\n";
-  const size_t at = bytes.find(kBetween);
-  if (at == std::string_view::npos) return;
-  const std::string_view log = bytes.substr(0, at), recording = bytes.substr(at + kBetween.size());
+  const auto files = two_files(bytes);
+  if (!files) return;
+  const std::string_view log = files->first, recording = files->second;
   Trace whole, part;
   if (!imported(recording, "fuzz.json", kineto::sniff, kineto::import, whole)) return;
   if (dmon::sniff(log) > 0) {

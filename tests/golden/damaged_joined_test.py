@@ -9,16 +9,10 @@ import subprocess
 import sys
 import tempfile
 
-from smi_joined_test import dmon, trace
+from smi_joined_test import dmon, expect, problems, trace
 
 CUTS, FLIPS, BLOCKS = 24, 40, 12
 BENCH = pathlib.Path(__file__).parent / "inputs" / "serving_vllm.json"  # has no times of day: stands beside a recording
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
 
 
 class Joined:

@@ -6,13 +6,14 @@ arithmetic. Then the log is written in other ways (older header, other order of 
 """
 
 import argparse
-import csv
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from smi_query_values_test import table
 
 # Short name: (unit line, width, places) of dcgmlib/src/dcgm_fields.cpp; a column is 6 wider, and 2 apart from the next.
 FIELDS = {"GRACT": ("", 5, 3), "SMACT": ("", 5, 3), "SMOCC": ("", 5, 3), "TENSO": ("", 5, 3), "DRAMA": ("", 5, 3), "FP32A": ("", 5, 3),
@@ -75,11 +76,6 @@ def log(names, lines, gpus, old=False, extra=lambda line: []):
         if line % 14 == 13:  # MAX_PRINT_HEADER_COUNT
             out += header(names, old)
     return "\n".join(out) + "\n"
-
-
-def table(folder, name):
-    with open(folder / f"{name}.csv", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def same(text, wanted):

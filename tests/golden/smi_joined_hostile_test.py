@@ -8,15 +8,9 @@ import subprocess
 import sys
 import tempfile
 
-from smi_joined_test import START_S, dmon, local, trace
+from smi_joined_test import START_S, dmon, expect, local, problems, trace
 
 ROWS_MANY = 1_000_000
-problems = []
-
-
-def expect(condition, text):
-    if not condition:
-        problems.append(text)
 
 
 class Reports:

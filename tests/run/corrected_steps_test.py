@@ -1,6 +1,9 @@
 """benchmarks/corrected_steps.py without a GPU: what it makes of a report, and its verdicts."""
+import json
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,6 +45,28 @@ class CorrectedSteps(unittest.TestCase):
         self.assertEqual(corrected_steps.verdict(row), "few")
         report["undisturbed"] = report["undisturbed"][1:]
         self.assertIsNone(corrected_steps.figures_of(report))
+
+    def test_kept_recordings_are_analysed_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            llmprof = root / "llmprof"  # reports on the one session that is there
+            (root / "report.json").write_text(json.dumps(report_of(10.1, False)))
+            (root / "items/session").mkdir(parents=True)
+            llmprof.write_text(f'#!/bin/sh\n[ "$1" = analyze ] && [ -d "$2" ] && exec cat {root}/report.json\necho "found no $2" >&2; exit 1\n')
+            llmprof.chmod(0o755)
+
+            def again(*words):
+                return subprocess.run([sys.executable, "-B", str(ROOT / "benchmarks/corrected_steps.py"), "--again", "--llmprof", str(llmprof),
+                                       "--state", str(root / "state.json"), *words], capture_output=True, text=True)
+            done = again("--keep", str(root), "--programs", "items")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertAlmostEqual(json.loads((root / "state.json").read_text())["results"]["items"]["full_pace_frac"], 0.01)
+            done = again("--keep", str(root), "--programs", "items,small_graphs")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("small_graphs: found no", done.stdout)
+            done = again()
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--again needs --keep", done.stderr)
 
 
 if __name__ == "__main__":

@@ -465,5 +465,18 @@ TEST(Renderers, AreFoundByName) {
     EXPECT_FALSE(renderer.render(full_report(), {}).empty()) << renderer.name;
 }
 
+TEST(Render, AGainSaysWhatOneFunctionAloneBringsWhereThatIsNotAll) {
+  FindingGain gain;
+  gain.metric = GainMetric::kTpot;
+  gain.from = 30, gain.to = 15, gain.method = "replay";
+  gain.ci95 = {12, 18};
+  EXPECT_EQ(gain_text(gain), "Simulated: TPOT 30.00 ms -> 15.00 ms (95 %: 12.00 ms to 18.00 ms)");
+  gain.at = "gate", gain.at_to = 18;
+  EXPECT_EQ(gain_text(gain),
+            "Simulated: TPOT 30.00 ms -> 15.00 ms (95 %: 12.00 ms to 18.00 ms), at gate alone 18.00 ms");
+  gain.at_to = 15;
+  EXPECT_EQ(gain_text(gain), "Simulated: TPOT 30.00 ms -> 15.00 ms (95 %: 12.00 ms to 18.00 ms)");
+}
+
 }  // namespace
 }  // namespace llmprof

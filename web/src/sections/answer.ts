@@ -365,7 +365,9 @@ export function gain_words(finding: Row): string | null {
     typeof ci[0] === 'number' && typeof ci[1] === 'number' ? ` (95 %: ${format_ms(ci[0])} to ${format_ms(ci[1])})` : '';
   const how = gain['method'] === 'replay' ? 'Simulated' : 'At best, by formula';
   const at = text_of(gain['at']);
-  const place = at && typeof gain['at_to'] === 'number' ? `, at ${at} alone ${format_ms(gain['at_to'])}` : '';
+  const at_to = number_of(gain['at_to']);
+  const place =
+    at && at_to !== null && format_ms(at_to) !== format_ms(to) ? `, at ${at} alone ${format_ms(at_to)}` : '';
   const on_top = text_of(gain['on_top_of']);
   return `${how}: ${metric} ${format_ms(from)} → ${format_ms(to)}${range}${place}${on_top ? `, on top of ${on_top}` : ''}`;
 }
