@@ -34,6 +34,13 @@ class Played {
 
   // A range of the program that takes `dur_ns` by itself.
   void range(const std::string& text, int64_t dur_ns, bool warm = false, bool disturbs = false) {
+    if (outer_ != nullptr && !StepKeys::looks_within(*outer_)) {
+      const int64_t begin = now_;
+      const int switched = switches_;
+      work(dur_ns);
+      if (costs_.waits) waits(false);
+      return count(text, begin, switched, warm);
+    }
     const KeyText of_text = key_of_text(text);
     StepKey* const key = keys_->find(KeyKind::kRange, of_text.stage, of_text.shape);
     ASSERT_NE(key, nullptr);
@@ -45,6 +52,7 @@ class Played {
     const int64_t begin = now_;
     const int switched = switches_;
     keys_->begins(*key, begin);
+    if (outer_ != nullptr) StepKeys::begins_within(*key, *outer_, outer_begin_ns_);
     work(dur_ns);
     if (costs_.waits) waits(false);
     if (disturbs) disturbed_ns_ = begin;
@@ -69,10 +77,13 @@ class Played {
     StepKey* const key = keys_->find(KeyKind::kRange, of_text.stage, of_text.shape);
     ASSERT_NE(key, nullptr);
     start_clock();
-    const int64_t begin = now_;
+    const int64_t begin = outer_begin_ns_ = now_;
+    outer_ = key;
     keys_->begins(*key, begin);
     work();
     keys_->ends(*key, begin, now_, conditions());
+    outer_ = nullptr;
+    if (keys_->take_grown() || plan_.waits_for_place()) ask(WindowPlan::Place::kBetweenSteps);
   }
   // An event that recurs, and what the program does until the next one.
   void event(KeyKind kind, uint64_t hash, int64_t dur_ns) {
@@ -183,6 +194,8 @@ class Played {
 
   Costs costs_;
   std::unique_ptr<StepKeys> keys_ = std::make_unique<StepKeys>();
+  StepKey* outer_ = nullptr;
+  int64_t outer_begin_ns_ = 0;
   WindowPlan plan_;
   std::map<std::string, Seen> seen_;
   int64_t now_ = 1000 * kS, asked_ns_ = 1000 * kS, since_ = 1000 * kS;
@@ -263,6 +276,19 @@ TEST(WindowKeys, ColdStepsAreNotSteady) {
   for (int i = 0; i < 20; ++i) timed.step(14 * kMs + i % 3 * 100'000);
   EXPECT_LE(timed.key->steady, 20U);
   EXPECT_GE(timed.key->steady, 12U);
+}
+
+// What is usual is known from the fourth on; those before it took as long.
+TEST(WindowKeys, StepsBeforeItIsKnownWhatIsUsualCountOnceItIs) {
+  Timed timed;
+  timed.step(400 * kMs, true);
+  for (int i = 0; i < 2; ++i) timed.step(20 * kMs);
+  EXPECT_EQ(timed.key->steady, 0U);
+  timed.step(21 * kMs);
+  EXPECT_EQ(timed.key->steady, 3U);
+  Timed falling;
+  for (const int64_t ms : {90, 60, 30, 30}) falling.step(ms * kMs);
+  EXPECT_EQ(falling.key->steady, 2U) << "of those before it, one took as long";
 }
 
 TEST(WindowKeys, OutliersAndDisturbedStepsAreNotSteady) {
@@ -366,6 +392,59 @@ TEST(Windows, PromptsBetweenTenStepsLeaveStepsAlone) {
   EXPECT_GE(program.seen("prompt").whole_steady, 3);
   EXPECT_GE(program.seen("decode").whole_steady, 20);
   EXPECT_GE(program.seen("decode").alone, 15);
+}
+
+// A range around each request, of a third of a second or less, with its prompt and its answers in ranges of their own:
+// five requests would be half of a short program.
+TEST(Windows, RangesAroundRequestsLeaveMostRequestsAlone) {
+  Played::Costs costs;
+  costs.attach_ns = 3 * kMs;
+  Played program(costs);
+  for (int request = 0; request < 9; ++request)
+    program.around("trial", [&] {
+      program.range("context", request == 0 ? 280 * kMs : 25 * kMs, request == 0, request == 0);
+      for (int i = 0; i < 8; ++i) program.range("answer", request + i == 0 ? 35 * kMs : 14 * kMs, request + i == 0);
+    });
+  EXPECT_GE(program.seen("context").whole_steady, 3);
+  EXPECT_GE(program.seen("answer").whole_steady, 20);
+  EXPECT_GE(program.seen("context").alone, 3);
+  EXPECT_GE(program.seen("answer").alone, 30);
+  EXPECT_EQ(program.windows(), 0);
+}
+
+// Prompts of ever new lengths load code until the program is over.
+TEST(Windows, PromptsThatNeverBecomeSteadyLeaveStepsAlone) {
+  for (const bool around : {false, true}) {
+    Played::Costs costs;
+    costs.attach_ns = 3 * kMs;
+    Played program(costs);
+    for (int request = 0; request < 8; ++request) {
+      const auto work = [&] {
+        program.range("opening", request == 0 ? 450 * kMs : (40 + request % 3 * 10) * kMs, request == 0, true);
+        for (int i = 0; i < 9; ++i) program.range("line", request + i == 0 ? 45 * kMs : 28 * kMs, request + i == 0);
+      };
+      around ? program.around("letter", work) : work();
+    }
+    EXPECT_GE(program.seen("opening").whole_steady, 3);
+    EXPECT_GE(program.seen("line").whole_steady, 20);
+    EXPECT_GE(program.seen("opening").alone, 3);
+    EXPECT_GE(program.seen("line").alone, 27);
+    EXPECT_LE(program.windows(), 1);
+  }
+}
+
+// Layers in ranges are not steps, whatever waits between them.
+TEST(Windows, RangesAroundStepsThatHoldLayersAreTheSteps) {
+  Played::Costs costs;
+  costs.attach_ns = 3 * kMs;
+  Played program(costs);
+  for (int step = 0; step < 80; ++step) {
+    program.around("decode", [&] {
+      for (int layer = 0; layer < 16; ++layer) program.range("layer", step == 0 ? 20 * kMs : kMs, step == 0, step == 0);
+    });
+  }
+  EXPECT_GE(program.seen("layer").whole_steady, 16 * 20);
+  EXPECT_GE(program.seen("layer").alone, 16 * 40);
 }
 
 TEST(Windows, AServersFirstRequestIsFollowedByWindowsForItsPrompts) {
@@ -759,7 +838,7 @@ TEST(Windows, AStageThatWasNeverSeenIsRecordedWhenItComes) {
   Played::Costs costs;
   costs.attach_ns = 0;
   Played program(costs);
-  for (int i = 0; i < 120; ++i) program.range("decode", 20 * kMs);
+  for (int i = 0; i < 110; ++i) program.range("decode", 20 * kMs);
   ASSERT_FALSE(program.records());
   program.range("evaluate", 100 * kMs);
   EXPECT_EQ(program.seen("evaluate").whole, 1);

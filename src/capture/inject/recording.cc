@@ -193,12 +193,8 @@ bool tells_steps() { return has_unrecorded.load(std::memory_order_relaxed); }
 
 void range_step_begins(uint32_t depth, std::string_view text) {
   OpenStep& step = thread_state.steps[depth];
-  if (depth > 0) {
-    // In a range that is a request or the whole program, the ranges in it are the steps.
-    StepKey* const outer = thread_state.steps[0].key;
-    if (outer == nullptr || (outer->time.count() != 0 && outer->time.median_ns() < StepKeys::kContainerNs)) return;
-    outer->container.store(true, std::memory_order_relaxed);
-  }
+  StepKey* const outer = depth > 0 ? thread_state.steps[0].key : nullptr;
+  if (depth > 0 && (outer == nullptr || !StepKeys::looks_within(*outer))) return;
   const KeyText of_text = key_of_text(text);
   step.key = step_keys.find(KeyKind::kRange, of_text.stage, of_text.shape);
   if (step.key == nullptr) return;
@@ -215,6 +211,7 @@ void range_step_begins(uint32_t depth, std::string_view text) {
   }
   step.begin_ns = now_ns();
   step_keys.begins(*step.key, step.begin_ns);
+  if (outer != nullptr) StepKeys::begins_within(*step.key, *outer, thread_state.steps[0].begin_ns);
 }
 
 void range_step_ends(uint32_t depth) {

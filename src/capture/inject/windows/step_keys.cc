@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace llmprof::inject {
 namespace {
@@ -11,7 +12,7 @@ constexpr int64_t kMillisecond = 1'000'000, kSecond = 1'000'000'000;
 constexpr uint32_t kUsualLeast = 3;
 // How many steady ones are wanted of a key: so many as come within a second, within these bounds.
 constexpr uint32_t kWantedLeast = 5, kWantedMost = 20, kSeldomLeast = 3;
-constexpr int64_t kWantedWithinNs = kSecond;
+constexpr int64_t kWantedWithinNs = kSecond, kHoldersWithinNs = kSecond / 2;
 // So many times what is wanted recorded whole without being steady: then steadiness is not waited for any longer.
 constexpr uint32_t kWholeEnough = 3;
 // Of kernels, which come by the hundred while a model loads, what lies around them tells, not only between two of one
@@ -34,9 +35,11 @@ int64_t loaded(const std::atomic<int64_t>& value) { return value.load(std::memor
 void store(std::atomic<int64_t>& to, int64_t value) { to.store(value, std::memory_order_relaxed); }
 void count_up(std::atomic<uint32_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
-uint32_t wanted_of(int64_t period_ns) {
+uint32_t wanted_of(const StepKey& key, int64_t period_ns) {
+  const bool holder = key.holds_steps.load(std::memory_order_relaxed);
   return static_cast<uint32_t>(
-      std::clamp<int64_t>(kWantedWithinNs / std::max<int64_t>(period_ns, 1), kWantedLeast, kWantedMost));
+      std::clamp<int64_t>((holder ? kHoldersWithinNs : kWantedWithinNs) / std::max<int64_t>(period_ns, 1),
+                          holder ? kSeldomLeast : kWantedLeast, kWantedMost));
 }
 
 bool is_container(const StepKey& key) {
@@ -73,6 +76,7 @@ void follow_level(StepKey& key) {
   key.whole.store(0, std::memory_order_relaxed);
   key.steady.store(0, std::memory_order_relaxed);
   key.steady_rounds.store(0, std::memory_order_relaxed);
+  key.early_bits.store(0, std::memory_order_relaxed);
   key.recorded.clear();
   key.unrecorded.clear();
 }
@@ -130,12 +134,14 @@ bool Usual::holds(int64_t value_ns) const {
 }
 
 uint32_t StepKey::wanted() const {
-  return period.count() == 0 || period.median_ns() <= 0 ? kWantedLeast : wanted_of(period.median_ns());
+  return period.count() == 0 || period.median_ns() <= 0 ? kWantedLeast : wanted_of(*this, period.median_ns());
 }
 
 bool StepKey::enough() const { return loaded(steady) >= wanted() || loaded(whole) >= kWholeEnough * wanted(); }
 
-uint32_t StepKey::wanted_rounds() const { return round.count() == 0 ? kWantedMost : wanted_of(round.median_ns()); }
+uint32_t StepKey::wanted_rounds() const {
+  return round.count() == 0 ? kWantedMost : wanted_of(*this, round.median_ns());
+}
 
 bool StepKey::enough_rounds() const { return loaded(steady_rounds) >= wanted_rounds(); }
 
@@ -176,6 +182,23 @@ void StepKeys::begins(StepKey& key, int64_t now_ns, int64_t disturbed_ns) {
   if (key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel) count_round(key, now_ns, disturbed_ns);
 }
 
+bool StepKeys::looks_within(StepKey& outer) {
+  if (outer.time.count() != 0 && outer.time.median_ns() < kContainerNs &&
+      !outer.holds_steps.load(std::memory_order_relaxed))
+    return false;
+  outer.container.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+void StepKeys::begins_within(StepKey& key, StepKey& outer, int64_t outer_begin_ns) {
+  if (loaded(key.within_ns) != outer_begin_ns) {
+    store(key.within_ns, outer_begin_ns);
+    key.rounds_before.store(loaded(key.rounds) - 1, std::memory_order_relaxed);
+  } else if (loaded(key.rounds) - loaded(key.rounds_before) >= kSeldomLeast) {
+    outer.holds_steps.store(true, std::memory_order_relaxed);
+  }
+}
+
 void StepKeys::waited(int64_t now_ns) {
   waits_.fetch_add(1, std::memory_order_relaxed);
   store(last_wait_ns_, now_ns);
@@ -197,15 +220,33 @@ void StepKeys::count_round(StepKey& key, int64_t now_ns, int64_t disturbed_ns) {
   store(key.round_begin_ns, now_ns);
 }
 
-// An occurrence was recorded whole and steady. Of calls, nothing may have happened since the last wait either.
-void StepKeys::count_steady_round(StepKey& key, const Conditions& conditions) {
+// Whether an occurrence that was recorded whole and steady is the first of its round. Of calls, nothing may have
+// happened since the last wait either.
+bool StepKeys::is_new_steady_round(const StepKey& key, const Conditions& conditions) const {
   const uint64_t round = waits_.load(std::memory_order_relaxed) + 1;
   const KeyKind kind = key.kind.load(std::memory_order_relaxed);
-  if (kind == KeyKind::kKernel || round == 1 || round == key.steady_round_at.load(std::memory_order_relaxed)) return;
-  if (kind == KeyKind::kRecurring && conditions.disturbed_ns >= loaded(last_wait_ns_)) return;
-  key.steady_round_at.store(round, std::memory_order_relaxed);
-  const uint32_t rounds = key.steady_rounds.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (rounds >= kSeldomLeast && rounds <= key.wanted_rounds()) grown_.store(true, std::memory_order_relaxed);
+  if (kind == KeyKind::kKernel || round == 1 || round == key.steady_round_at.load(std::memory_order_relaxed))
+    return false;
+  return kind != KeyKind::kRecurring || conditions.disturbed_ns < loaded(last_wait_ns_);
+}
+
+void StepKeys::count_steady_rounds(StepKey& key, uint32_t rounds) {
+  const uint32_t before = key.steady_rounds.fetch_add(rounds, std::memory_order_relaxed);
+  if (before + rounds >= kSeldomLeast && before < key.wanted_rounds()) grown_.store(true, std::memory_order_relaxed);
+}
+
+// What came before it was known what is usual counts if it took as long as the first one after that: a prompt that
+// comes five times in a program would else be steady twice. The very first is cold, however long it took.
+void StepKeys::count_early(StepKey& key, int64_t usual_ns) {
+  const uint32_t bits = key.early_bits.exchange(0, std::memory_order_relaxed),
+                 round_bits = key.early_round_bits.load(std::memory_order_relaxed);
+  uint32_t rounds = 0;
+  for (uint32_t i = 1; i < kUsualLeast; ++i) {
+    if ((bits & 1U << i) == 0 || std::abs(key.time.latest_ns(i) - usual_ns) > usual_ns / 4) continue;
+    count_up(key.steady);
+    rounds += (round_bits & 1U << i) != 0;
+  }
+  if (rounds != 0) count_steady_rounds(key, rounds);
 }
 
 void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions) {
@@ -213,7 +254,8 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   const int64_t before_ns = loaded(key.last_end_ns), took_ns = now_ns - begin_ns;
   store(key.last_end_ns, now_ns);
   const bool undisturbed = !disturbed(key, begin_ns, conditions.disturbed_ns);
-  const bool steady = undisturbed && key.time.count() >= kUsualLeast && key.time.holds(took_ns);
+  const uint32_t nth = key.time.count();
+  const bool steady = undisturbed && nth >= kUsualLeast && key.time.holds(took_ns);
   key.time.add(took_ns);
   if (steady) follow_level(key);
   // The pace of steps that follow each other is from end to end: a range may be over long before its work.
@@ -223,7 +265,18 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   if (!undisturbed && key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel) return;
   if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns) {
     count_recorded(key, pace_ns(conditions.recorded_since_ns), steady);
-    if (steady) count_steady_round(key, conditions);
+    // Those of a seldom stage count without being steady (has_its_share).
+    if (!undisturbed && loaded(key.whole) > kSeldomLeast && loaded(key.whole) <= key.wanted_rounds() + 1)
+      grown_.store(true, std::memory_order_relaxed);
+    const bool early = undisturbed && nth < kUsualLeast && key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel;
+    const bool new_round = (steady || early) && is_new_steady_round(key, conditions);
+    if (new_round) key.steady_round_at.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (steady && new_round) count_steady_rounds(key, 1);
+    if (early) {
+      key.early_bits.fetch_or(1U << nth, std::memory_order_relaxed);
+      if (new_round) key.early_round_bits.fetch_or(1U << nth, std::memory_order_relaxed);
+    }
+    if (steady && loaded(key.early_bits) != 0) count_early(key, took_ns);
   } else if (steady && conditions.unrecorded_since_ns != 0 && conditions.unrecorded_since_ns <= begin_ns) {
     key.unrecorded.add(pace_ns(conditions.unrecorded_since_ns));
     const int64_t since_ns = conditions.counters_since_ns;
@@ -303,12 +356,19 @@ StepKeys::Present StepKeys::present_steps(int64_t now_ns) const {
 }
 
 // Of a stage that comes once in several steps, so many as come in as many steps as are wanted will do; three at least.
-// More of them wait for windows to come: steps of the program alone are worth more.
+// More of them wait for windows to come: steps of the program alone are worth more. So do steady ones where none comes
+// steady: prompts, each of a new length, go on loading code for as long as a short program runs.
 bool StepKeys::has_its_share(const StepKey& key, const Present& present) {
   if (key.enough_rounds()) return true;
-  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kRange || present.commonest_ns == 0) return false;
-  const int64_t share = kWantedMost * present.commonest_ns / std::max<int64_t>(key.round.median_ns(), 1);
-  return key.round.count() != 0 && loaded(key.steady_rounds) >= std::max<int64_t>(share, kSeldomLeast);
+  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kRange || present.commonest_ns == 0 ||
+      key.round.count() == 0)
+    return false;
+  const bool holder = key.holds_steps.load(std::memory_order_relaxed);
+  const int64_t share =
+      holder ? key.wanted_rounds()
+             : std::max<int64_t>(kWantedMost * present.commonest_ns / std::max<int64_t>(key.round.median_ns(), 1),
+                                 kSeldomLeast);
+  return (!holder && loaded(key.steady_rounds) >= share) || loaded(key.whole) > share;  // the first is cold
 }
 
 // Whether a key keeps what goes on from being complete.

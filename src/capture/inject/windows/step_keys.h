@@ -26,6 +26,8 @@ class Usual {
   void add(int64_t value_ns);
   uint32_t count() const { return count_.load(std::memory_order_relaxed); }
   int64_t median_ns() const { return median_ns_.load(std::memory_order_relaxed); }
+  // The value that was added as the i-th, of the latest kKept.
+  int64_t latest_ns(uint32_t i) const { return latest_[i % kKept].load(std::memory_order_relaxed); }
   // The standard error of the median, as of a normal distribution.
   double error_ns() const;
   // One and a half times the interquartile range.
@@ -43,8 +45,11 @@ class Usual {
 struct StepKey {
   std::atomic<uint64_t> hash{0};  // 0: a free place
   std::atomic<KeyKind> kind{KeyKind::kRange};
-  std::atomic<bool> container{false};  // holds other keys' occurrences and is long: they are the steps
-  std::atomic<uint32_t> seen{0};       // beginnings
+  std::atomic<bool> container{false};    // holds other keys' occurrences and is long: they are the steps
+  std::atomic<bool> holds_steps{false};  // a range in which another one recurs, with waits between: a request, a batch
+  std::atomic<int64_t> within_ns{0};     // when the range around the latest occurrence began, and
+  std::atomic<uint32_t> rounds_before{0};  // the rounds seen before that
+  std::atomic<uint32_t> seen{0};           // beginnings
   std::atomic<uint32_t> open{0};
   std::atomic<int64_t> first_begin_ns{0}, last_begin_ns{0}, last_end_ns{0};
   Usual period, time;                         // between beginnings; from a beginning to its end
@@ -52,14 +57,18 @@ struct StepKey {
   Usual recorded, unrecorded;                 // the pace with and without recording
   std::atomic<uint32_t> disturbed_bits{0};    // of the latest 32 occurrences
   std::atomic<uint32_t> whole{0}, steady{0};  // occurrences recorded whole, and those of them that were steady
-  std::atomic<int64_t> counted_ns{0};         // the level at which `steady` began to count
+  // Of the first occurrences, by a bit each, those that may turn out to be steady once it is known what is usual, and
+  // those of them that were the first of their round.
+  std::atomic<uint32_t> early_bits{0}, early_round_bits{0};
+  std::atomic<int64_t> counted_ns{0};  // the level at which `steady` began to count
   std::atomic<uint32_t> restarts{0};
   Usual round;                                            // between beginnings of rounds
   std::atomic<uint32_t> rounds{0}, steady_rounds{0};      // seen, and with a steady occurrence recorded whole
   std::atomic<uint64_t> round_at{0}, steady_round_at{0};  // the number of the latest one; 0: none
   std::atomic<int64_t> round_begin_ns{0};
 
-  // How many steady occurrences are wanted: as many as come in a second, 5 to 20.
+  // How many steady occurrences are wanted: as many as come in a second, 5 to 20; of ranges that hold the steps as many
+  // as come in half a second, 3 at the least.
   uint32_t wanted() const;
   // Whether so many were recorded, or so often that it will not become steady.
   bool enough() const;
@@ -83,6 +92,10 @@ class StepKeys {
   StepKey* find(KeyKind kind, uint64_t stage, uint64_t shape = 0);
   // `disturbed_ns`: as in Conditions, where it is known.
   void begins(StepKey& key, int64_t now_ns, int64_t disturbed_ns = 0);
+  // A range begins in this one: whether it may be one of its steps, where this one is a request or the whole program.
+  static bool looks_within(StepKey& outer);
+  // It has begun, in the one that began then: whether it is the steps that `outer` holds is known by how it recurs.
+  static void begins_within(StepKey& key, StepKey& outer, int64_t outer_begin_ns);
   void ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions);
   // An event without an end: the occurrence before it ends with it.
   void recurs(StepKey& key, int64_t now_ns, const Conditions& conditions);
@@ -130,7 +143,9 @@ class StepKeys {
   StepKey* place(KeyKind kind, uint64_t hash);
   double cost() const;
   void count_round(StepKey& key, int64_t now_ns, int64_t disturbed_ns);
-  void count_steady_round(StepKey& key, const Conditions& conditions);
+  bool is_new_steady_round(const StepKey& key, const Conditions& conditions) const;
+  void count_steady_rounds(StepKey& key, uint32_t rounds);
+  void count_early(StepKey& key, int64_t usual_ns);
   // The steps that the program makes now, by the keys that have their wanted rounds.
   struct Present {
     int64_t rounds_ns = 0;     // how far back the wanted rounds go; 0: no key has them
