@@ -433,6 +433,26 @@ TEST(Windows, PromptsThatNeverBecomeSteadyLeaveStepsAlone) {
   }
 }
 
+// Likewise without ranges: prompts are told by products, steps by their graph.
+TEST(Windows, ProductsOfPromptsThatLoadCodeLeaveGraphsAlone) {
+  Played::Costs costs;
+  costs.attach_ns = 3 * kMs;
+  Played program(costs);
+  for (int question = 0; question < 9; ++question) {
+    program.step("prompt", [&] {
+      program.disturb();
+      for (const uint64_t product : {10U + static_cast<unsigned>(question), 2U})
+        program.layers(KeyKind::kRecurring, product, 12, 1'500'000);
+      program.event(KeyKind::kRecurring, 3, kMs);
+    });
+    for (int i = 0; i < 8; ++i) program.step("token", [&] { program.event(KeyKind::kRecurring, 1, 5 * kMs); });
+  }
+  EXPECT_GE(program.seen("prompt").whole, 4);
+  EXPECT_GE(program.seen("token").whole, 20);
+  EXPECT_GE(program.seen("prompt").alone, 3);
+  EXPECT_GE(program.seen("token").alone, 27);
+}
+
 // Layers in ranges are not steps, whatever waits between them.
 TEST(Windows, RangesAroundStepsThatHoldLayersAreTheSteps) {
   Played::Costs costs;

@@ -348,9 +348,9 @@ StepKeys::Present StepKeys::present_steps(int64_t now_ns) const {
     const int64_t round_ns = key.round.median_ns(), rounds_ns = key.wanted_rounds() * round_ns;
     if (now_ns - loaded(key.last_begin_ns) > rounds_ns) continue;
     out.rounds_ns = std::max(out.rounds_ns, rounds_ns);
-    if (key.kind.load(std::memory_order_relaxed) == KeyKind::kRange &&
-        (out.commonest_ns == 0 || round_ns < out.commonest_ns))
-      out.commonest_ns = round_ns;
+    const bool range = key.kind.load(std::memory_order_relaxed) == KeyKind::kRange;
+    for (int64_t* commonest_ns : {&out.commonest_ns, range ? &out.commonest_range_ns : &out.commonest_ns})
+      if (*commonest_ns == 0 || round_ns < *commonest_ns) *commonest_ns = round_ns;
   }
   return out;
 }
@@ -360,15 +360,17 @@ StepKeys::Present StepKeys::present_steps(int64_t now_ns) const {
 // steady: prompts, each of a new length, go on loading code for as long as a short program runs.
 bool StepKeys::has_its_share(const StepKey& key, const Present& present) {
   if (key.enough_rounds()) return true;
-  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kRange || present.commonest_ns == 0 ||
-      key.round.count() == 0)
-    return false;
+  const bool range = key.kind.load(std::memory_order_relaxed) == KeyKind::kRange;
+  const int64_t commonest_ns = range ? present.commonest_range_ns : present.commonest_ns;
+  if (commonest_ns == 0 || key.round.count() == 0) return false;
   const bool holder = key.holds_steps.load(std::memory_order_relaxed);
-  const int64_t share =
-      holder ? key.wanted_rounds()
-             : std::max<int64_t>(kWantedMost * present.commonest_ns / std::max<int64_t>(key.round.median_ns(), 1),
-                                 kSeldomLeast);
-  return (!holder && loaded(key.steady_rounds) >= share) || loaded(key.whole) > share;  // the first is cold
+  const int64_t in_steps = kWantedMost * commonest_ns / std::max<int64_t>(key.round.median_ns(), 1);
+  const int64_t share = holder ? key.wanted_rounds() : std::max<int64_t>(in_steps, kSeldomLeast);
+  const uint32_t steady = loaded(key.steady_rounds);
+  // The first is cold. What comes many times a round is counted in rounds; graphs and calls that do come steady are
+  // waited for, for each is of steps of its own.
+  if (!range) return loaded(key.rounds) > share && 2 * steady < loaded(key.rounds);
+  return (!holder && steady >= share) || loaded(key.whole) > share;
 }
 
 // Whether a key keeps what goes on from being complete.

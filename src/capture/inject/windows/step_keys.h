@@ -148,8 +148,9 @@ class StepKeys {
   void count_early(StepKey& key, int64_t usual_ns);
   // The steps that the program makes now, by the keys that have their wanted rounds.
   struct Present {
-    int64_t rounds_ns = 0;     // how far back the wanted rounds go; 0: no key has them
-    int64_t commonest_ns = 0;  // from one occurrence to the next of the range that comes most often; 0: there is none
+    int64_t rounds_ns = 0;  // how far back the wanted rounds go; 0: no key has them
+    // From one round to the next of the key that comes most often, and of the range that does; 0: there is none.
+    int64_t commonest_ns = 0, commonest_range_ns = 0;
   };
   Present present_steps(int64_t now_ns) const;
   static bool has_its_share(const StepKey& key, const Present& present);
