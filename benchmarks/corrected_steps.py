@@ -6,13 +6,15 @@
 The programs of benchmarks/recorded_steps.py, each once under `llmprof run` in its default mode, which leaves most of the time
 unrecorded. Given are the medians of unrecorded steps and of recorded ones as they were; how far the latter without what
 recording costs, by costs fitted to this program (overhead.calls_factor), are off the former: all of them, and those that ran
-at the full pace of the host, for hosts that are virtual machines have slow spells of seconds, in which one kind may lie by chance;
-and how far they are off next to changes of recording by what `llmprof peaks` measured on the machine alone (agree_frac), which
-is what a run too short for a factor has. A program passes with 2 % at full pace; "few" where fewer than ten steps of either kind
-ran so.
+at the full pace of the host, for hosts that are virtual machines have slow spells of seconds, in which one kind may lie by
+chance; of these those that ran within a second of one of the other kind, for program and host change their pace for good as
+well; and how far they are off next to changes of recording by what `llmprof peaks` measured on the machine alone (agree_frac),
+which is what a run too short for a factor has. A program passes with 2 % at full pace; "few" where fewer than ten steps of
+either kind ran so.
 
 --again runs nothing: this llmprof analyses the recordings in --keep once more, by the costs that are in them.
 """
+import bisect
 import json
 import os
 import pathlib
@@ -29,6 +31,7 @@ from recorded_steps_target import PROGRAMS
 
 LIMIT = 0.02
 STEPS_LEAST = 10
+NEAR_S = 1
 FULL_PACE = 0.92
 
 PROGRAM = """
@@ -45,7 +48,7 @@ with torch.inference_mode():
 
 
 def at_full_pace(report, stage):
-    """Corrected steps and unrecorded ones, ms, of those that ran at the full pace of the host (base/pace_work.h)."""
+    """Corrected steps and unrecorded ones, (when, ms), of those that ran at the full pace of the host (base/pace_work.h)."""
     found = {"recorded": [], "unrecorded": []}
     for step in report["steps"]:
         kind = step["recording"]
@@ -53,8 +56,24 @@ def at_full_pace(report, stage):
             continue
         ms = step["undisturbed_ms"] if kind == "recorded" else step["duration_ns"] / 1e6
         if ms is not None:
-            found[kind].append(ms)
+            found[kind].append((step["start_unix_ns"], ms))
     return found["recorded"], found["unrecorded"]
+
+
+def near(steps, others):
+    """Those of `steps` that began within NEAR_S of one of `others`."""
+    at = sorted(when for when, _ in others)
+    def is_near(when):
+        place = bisect.bisect_left(at, when)
+        return any(abs(at[i] - when) <= NEAR_S * 1e9 for i in (place - 1, place) if 0 <= i < len(at))
+    return [(when, ms) for when, ms in steps if is_near(when)]
+
+
+def off_frac(corrected, alone):
+    """By how much medians differ; None where there are few."""
+    if min(len(corrected), len(alone)) < STEPS_LEAST:
+        return None
+    return statistics.median(ms for _, ms in corrected) / statistics.median(ms for _, ms in alone) - 1
 
 
 def figures_of(report):
@@ -64,13 +83,13 @@ def figures_of(report):
         return None
     row, overhead = max(rows, key=lambda one: one["recorded_steps"]), report["overhead"]
     corrected, alone = at_full_pace(report, row["stage"])
-    few = min(len(corrected), len(alone)) < STEPS_LEAST
+    neighbours = near(corrected, alone), near(alone, corrected)
     return {"unrecorded_ms": row["unrecorded_ms"], "unrecorded_steps": row["unrecorded_steps"],
             "recorded_ms": row["recorded_ms"], "recorded_steps": row["recorded_steps"], "replayed_ms": row["replayed_ms"],
             "recorded_frac": row["recorded_ms"] / row["unrecorded_ms"] - 1,
             "all_steps_frac": row["replayed_ms"] / row["unrecorded_ms"] - 1,
-            "full_pace_frac": None if few else statistics.median(corrected) / statistics.median(alone) - 1,
-            "full_pace_steps": [len(corrected), len(alone)], "by_machine_frac": row["agree_frac"],
+            "full_pace_frac": off_frac(corrected, alone), "full_pace_steps": [len(corrected), len(alone)],
+            "near_frac": off_frac(*neighbours), "near_steps": [len(steps) for steps in neighbours], "by_machine_frac": row["agree_frac"],
             "calls_factor": overhead["calls_factor"], "calls_factor_error": overhead["calls_factor_error"],
             "changes": overhead["calls_factor_changes"]}
 
@@ -142,10 +161,12 @@ def show(args, names, state):
     percent = lambda frac: None if frac is None else f"{100 * frac:+.2f} %"
     harness.print_table(
         ["program", "unrecorded, ms", "steps", "recorded, ms", "steps", "recorded", "corrected, all steps", "at full pace",
-         "steps", "beside changes, by the machine alone",
+         "steps", "within 1 s of each other", "steps", "beside changes, by the machine alone",
          "factor", "changes", "within 2 %"],
         [[name, row["unrecorded_ms"], row["unrecorded_steps"], row["recorded_ms"], row["recorded_steps"],
-          percent(row["recorded_frac"]), percent(row["all_steps_frac"]), percent(row["full_pace_frac"]), "{} to {}".format(*row["full_pace_steps"]), percent(row["by_machine_frac"]),
+          percent(row["recorded_frac"]), percent(row["all_steps_frac"]), percent(row["full_pace_frac"]),
+          "{} to {}".format(*row["full_pace_steps"]), percent(row["near_frac"]), "{} to {}".format(*row["near_steps"]),
+          percent(row["by_machine_frac"]),
           None if row["calls_factor"] is None else f"{row['calls_factor']:.2f} +- {row['calls_factor_error']:.2f}",
           row["changes"], verdict(row)]
          for name, row in summary.items() if "error" not in row])

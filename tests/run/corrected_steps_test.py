@@ -18,6 +18,7 @@ def report_of(corrected_ms, slow_spell):
     steps += [slow if slow_spell and i < 25 else {**slow, "duration_ns": 10_000_000, "host_pace_frac": 0.99} for i in range(40)]
     steps += [{**slow, "duration_ns": 90_000_000, "host_pace_frac": 1.0, "warm_up": True},
               {**slow, "recording": "edge", "duration_ns": 80_000_000, "host_pace_frac": 1.0}]
+    steps = [{**step, "start_unix_ns": 1_700_000_000_000_000_000 + i * 100_000_000} for i, step in enumerate(steps)]
     common = {"stage": "prefill step", "warm_up": False}
     row = {"stage": "prefill step", "unrecorded_ms": 15.0 if slow_spell else 10.0, "unrecorded_steps": 40, "recorded_ms": 12.0,
            "recorded_steps": 12, "replayed_ms": corrected_ms, "agree_frac": 0.01}
@@ -36,6 +37,16 @@ class CorrectedSteps(unittest.TestCase):
             self.assertEqual(corrected_steps.verdict(row), "yes")
         self.assertEqual(corrected_steps.verdict(corrected_steps.figures_of(report_of(10.3, False))), "NO")
         self.assertEqual(corrected_steps.verdict(corrected_steps.figures_of(report_of(9.7, False))), "NO")
+
+    def test_a_program_that_becomes_quicker_is_compared_beside_its_recorded_steps(self):
+        report = report_of(10.1, False)
+        for step in report["steps"][22:]:  # more than a second behind the last recorded one
+            step["duration_ns"] = 9_000_000
+        row = corrected_steps.figures_of(report)
+        self.assertAlmostEqual(row["full_pace_frac"], 10.1 / 9 - 1)
+        self.assertAlmostEqual(row["near_frac"], 0.01)
+        self.assertEqual(row["near_steps"], [10, 10])
+        self.assertEqual(corrected_steps.verdict(row), "NO")
 
     def test_too_few_steps_decide_nothing(self):
         report = report_of(10.1, False)
