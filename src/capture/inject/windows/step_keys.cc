@@ -265,7 +265,7 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   if (!undisturbed && key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel) return;
   if (conditions.recorded_since_ns != 0 && conditions.recorded_since_ns <= begin_ns) {
     count_recorded(key, pace_ns(conditions.recorded_since_ns), steady);
-    // Those of a seldom stage count without being steady (has_its_share).
+    // Those of a seldom stage count without being steady (stays_unsteady).
     if (!undisturbed && loaded(key.whole) > kSeldomLeast && loaded(key.whole) <= key.wanted_rounds() + 1)
       grown_.store(true, std::memory_order_relaxed);
     const bool early = undisturbed && nth < kUsualLeast && key.kind.load(std::memory_order_relaxed) != KeyKind::kKernel;
@@ -355,27 +355,37 @@ StepKeys::Present StepKeys::present_steps(int64_t now_ns) const {
   return out;
 }
 
-// Of a stage that comes once in several steps, so many as come in as many steps as are wanted will do; three at least.
-// More of them wait for windows to come: steps of the program alone are worth more. So do steady ones where none comes
-// steady: prompts, each of a new length, go on loading code for as long as a short program runs.
-bool StepKeys::has_its_share(const StepKey& key, const Present& present) {
-  if (key.enough_rounds()) return true;
+// Of a stage that comes once in several steps, so many as come in as many steps as are wanted; three at least.
+int64_t StepKeys::share_of(const StepKey& key, const Present& present) {
+  if (key.holds_steps.load(std::memory_order_relaxed)) return key.wanted_rounds();
   const bool range = key.kind.load(std::memory_order_relaxed) == KeyKind::kRange;
   const int64_t commonest_ns = range ? present.commonest_range_ns : present.commonest_ns;
-  if (commonest_ns == 0 || key.round.count() == 0) return false;
-  const bool holder = key.holds_steps.load(std::memory_order_relaxed);
-  const int64_t in_steps = kWantedMost * commonest_ns / std::max<int64_t>(key.round.median_ns(), 1);
-  const int64_t share = holder ? key.wanted_rounds() : std::max<int64_t>(in_steps, kSeldomLeast);
-  const uint32_t steady = loaded(key.steady_rounds);
+  return std::max<int64_t>(kWantedMost * commonest_ns / std::max<int64_t>(key.round.median_ns(), 1), kSeldomLeast);
+}
+
+// More of a range than its share wait for windows to come: steps of the program alone are worth more.
+bool StepKeys::has_its_share(const StepKey& key, const Present& present) {
+  if (key.enough_rounds()) return true;
+  if (key.kind.load(std::memory_order_relaxed) != KeyKind::kRange || present.commonest_range_ns == 0) return false;
+  return key.round.count() != 0 && loaded(key.steady_rounds) >= share_of(key, present);
+}
+
+// Steady ones wait as well where none comes steady: prompts, each of a new length, go on loading code for as long as a
+// short program runs.
+bool StepKeys::stays_unsteady(const StepKey& key, const Present& present) {
+  if (present.commonest_ns == 0 || key.round.count() == 0) return false;
+  const uint32_t rounds = loaded(key.rounds);
   // The first is cold. What comes many times a round is counted in rounds; graphs and calls that do come steady are
   // waited for, for each is of steps of its own.
-  if (!range) return loaded(key.rounds) > share && 2 * steady < loaded(key.rounds);
-  return (!holder && steady >= share) || loaded(key.whole) > share;
+  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kRange)
+    return present.commonest_range_ns != 0 && loaded(key.whole) > share_of(key, present);
+  return rounds > share_of(key, present) && 2 * loaded(key.steady_rounds) < rounds;
 }
 
 // Whether a key keeps what goes on from being complete.
 bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, const Present& present) const {
-  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel || is_container(key) || has_its_share(key, present))
+  if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel || is_container(key) ||
+      has_its_share(key, present) || stays_unsteady(key, present))
     return false;
   const int64_t since_ns = now_ns - loaded(key.last_begin_ns);
   // In one that has gone on for as long as the wanted rounds take, they are what it holds.

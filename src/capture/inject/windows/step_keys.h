@@ -153,6 +153,8 @@ class StepKeys {
     int64_t commonest_ns = 0, commonest_range_ns = 0;
   };
   Present present_steps(int64_t now_ns) const;
+  static int64_t share_of(const StepKey& key, const Present& present);
+  static bool stays_unsteady(const StepKey& key, const Present& present);
   static bool has_its_share(const StepKey& key, const Present& present);
   bool holds_open(const StepKey& key, int64_t now_ns, const Present& present) const;
   static bool came_once(const StepKey& key);
