@@ -183,7 +183,8 @@ std::string try_to_place(Trace& part, Trace& whole, std::string& how, JoinedFile
   if (part.source.kind == kDcgmDmonImporter)
     return "dcgmi dmon prints no times: log with `nvidia-smi dmon -o DT` or --query-gpu, or record with `llmprof run`";
   if (part.base_unix_ns == 0 || part.diagnostics.count(DiagnosticId::kAssumedTimes) > 0)
-    return "its lines have no date and time: log with `nvidia-smi dmon -o DT`, or query timestamp";
+    return "its lines have no date and time of the years 1970 to 2262: log with `nvidia-smi dmon -o DT`, or query "
+           "timestamp";
   const std::optional<UnixSpan> work = work_of(whole);
   if (!work) return "the recording has no GPU work, or does not say when it was made";
   const std::vector<int64_t>& placed = whole.files_joined.uncertain_ns;
