@@ -10,6 +10,7 @@
 #include "analyze/host_places.h"
 #include "analyze/kernel_times.h"
 #include "base/statistics.h"
+#include "derive/recorded_spans.h"
 #include "derive/step_composition.h"
 #include "derive/step_names.h"
 
@@ -178,7 +179,7 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
 
 // Most of what the program does is in no step that is known: a call that recurs far more often than there are steps, as
 // a CUDA graph that was made after recording had stopped. The steps that were recorded, of a warm-up, say nothing of
-// it.
+// it. What was recorded and is in no step is something else, as the passes before a graph is captured.
 bool runs_unseen(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   constexpr int64_t kCallsMin = 20, kPerStepMin = 2;
   const Steps& steps = trace.steps;
@@ -192,6 +193,13 @@ bool runs_unseen(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   int64_t end_ns = INT64_MIN;                          // the latest of the steps that begin before
   std::map<uint64_t, std::pair<int64_t, bool>> calls;  // how many are in no step, and whether any is in one
   size_t next = 0;
+  const RecordedSpans recorded(trace);
+  const auto is_recorded = [&](Row row) {
+    const ThreadId thread = trace.recurring_calls.thread[row];
+    const int64_t process = thread < trace.threads.size() ? trace.threads.process_id[thread] : -1;
+    const int64_t time_ns = trace.recurring_calls.time_ns[row];
+    return !RecordedSpans::touches(recorded.unrecorded_process(process), time_ns, time_ns + 1);
+  };
   const RecurringCalls& recurring = trace.recurring_calls;
   for (Row row = 0; row < recurring.size(); ++row) {
     for (; next < known.size() && known[next].first <= recurring.time_ns[row]; ++next)
@@ -199,7 +207,7 @@ bool runs_unseen(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
     auto& [outside, seen] = calls[recurring.key[row]];
     const bool inside = recurring.time_ns[row] <= end_ns;
     seen = seen || inside;
-    outside += inside ? 0 : 1;
+    outside += inside || is_recorded(row) ? 0 : 1;
   }
   int64_t most = 0;
   for (const auto& [key, call] : calls)

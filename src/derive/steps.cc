@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "derive/annotate.h"
+#include "derive/cut_beginnings.h"
 #include "derive/detect.h"
 #include "derive/grid_kinds.h"
 #include "derive/host_calls.h"
@@ -483,6 +484,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   set_device_windows(trace, steps, calls, recorded);
   if (!trace.recorded.empty()) {
     drop_doubtful(trace, recorded, steps);
+    drop_cut_beginnings(trace, recorded, steps);
     reorder(trace, steps, by_window);
   }
   begin_prompts_behind_results(trace, orders, steps);

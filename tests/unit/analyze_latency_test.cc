@@ -522,10 +522,14 @@ TEST(Latency, StepsThatFetchSeveralTimesAreNoTokens) {
 
 // A program whose warm-up was recorded and whose CUDA graph was not: the steps known are not what it does.
 TEST(Latency, NoFigureWhereACallThatRecursIsInNoStep) {
-  enum Case { kUnseen, kFew, kSeen, kAsOftenAsSteps };
-  for (const Case what : {kUnseen, kFew, kSeen, kAsOftenAsSteps}) {
+  enum Case { kUnseen, kFew, kSeen, kAsOftenAsSteps, kRecorded };
+  for (const Case what : {kUnseen, kFew, kSeen, kAsOftenAsSteps, kRecorded}) {
     AnalyzedRecording run;
     run.window(0, 1000 * kMs);
+    // Passes before a graph is captured are recorded, and no steps of the program.
+    const int64_t until = what == kRecorded ? 600 * kMs : 400 * kMs;
+    add_level(run.trace, 0, until, RecordingLevel::kDefault, 0);
+    add_level(run.trace, until, 1000 * kMs, RecordingLevel::kLight, 0);
     const int steps = what == kAsOftenAsSteps ? 40 : 3;
     for (int i = 0; i < steps; ++i) {
       const int64_t at = i * 4 * kMs;

@@ -271,6 +271,30 @@ TEST(RecurringSteps, EndWithTheWaitThatFetchesTheToken) {
   }
 }
 
+// CUPTI comes at the end of a wait, and this program waits in the middle of a step as well: the step has called a
+// product since the last token was fetched, and what is left of it is no step.
+TEST(RecordedSteps, ThatRecordingBeganInTheMiddleOfAreNone) {
+  for (const bool cut : {true, false}) {
+    LoopWithWaits loop;
+    for (int i = 0; i < 8; ++i) loop.recorded_token();
+    loop.level_since(RecordingLevel::kDefault, "start");
+    for (int i = 0; i < 6; ++i) loop.unrecorded_token(kStep);
+    if (cut) {
+      loop.built.recurring_call(loop.at() + kStep / 10, kOutputLayer + 1);
+      loop.built.host_wait(loop.at() + kStep / 5, loop.at() + kStep / 4,
+                           "guard (serve.py:12) < generate (serve.py:39)");
+      loop.pause(kStep / 4);
+    }
+    loop.level_since(RecordingLevel::kLight, "detached");
+    for (int i = 0; i < 9; ++i) loop.recorded_token();
+    loop.level_since(RecordingLevel::kDefault, "start");
+    Trace& trace = loop.built.build();
+    ASSERT_TRUE(find_steps(trace, {}));
+    const auto recorded = std::count(trace.steps.missing.begin(), trace.steps.missing.end(), MissingKernels::kNone);
+    EXPECT_EQ(recorded, cut ? 16 : 17) << cut;
+  }
+}
+
 // What waits elsewhere ends no step: nothing is said of a pass whose token nobody fetched.
 TEST(RecurringSteps, WithoutTheWaitAreNotKnown) {
   LoopWithWaits loop;
