@@ -38,7 +38,7 @@ std::vector<SortedChances> sorted_chances(const Context& context) {
     if (open.sort_ns >= kSortLeastNs) out.push_back(std::move(open.found));
     open = {};
   };
-  const std::vector<int64_t>& dur_ns = trace.gpu_ops.dur_ns;
+  const auto& dur_ns = trace.gpu_ops.dur_ns;
   for (GpuOpId op = 0; op < trace.gpu_ops.size(); ++op) {
     const StepId step = trace.gpu_links.step[op];
     Open& open = streams[trace.gpu_ops.stream[op]];

@@ -84,8 +84,8 @@ class Norms {
       UnfusedNorm& norm = found_.emplace_back();
       norm.passes.assign(run.begin() + static_cast<std::ptrdiff_t>(begin),
                          run.begin() + static_cast<std::ptrdiff_t>(end) + 1);
-      const std::vector<int64_t>& ns = trace_.gpu_ops.dur_ns;
-      norm.stays = !widened && ns[run[square]] > ns[run[mean]] ? run[square] : run[mean];
+      const GpuOps& ops = trace_.gpu_ops;
+      norm.stays = !widened && ops.dur_ns[run[square]] > ops.dur_ns[run[mean]] ? run[square] : run[mean];
       from = end + 1;
       mean = end;
     }

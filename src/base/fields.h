@@ -6,15 +6,16 @@
 //     C(DeviceOrdinal, device, "", "CUDA device ordinal") C(int64_t, stream, "", "CUDA stream id")
 //   and then LLMPROF_TABLE(Streams, "streams", "CUDA streams with GPU activity", LLMPROF_STREAM_COLUMNS)
 //
-// makes a struct of vectors with size(), empty(), resize(), reserve(), clear(), for_each_column(visitor), append_rows
-// of another table, and append(row), whose row names the columns that are known: streams.append({.device = 0, .stream =
-// 7}). Rows are equal whose content() is (RowIndex::find_or_append, base/flat_index.h). LLMPROF_RECORD
-// makes a plain struct of the same shape for rows of a report, with for_each_field(visitor).
+// makes a struct of columns (vectors, mostly) with size(), empty(), resize(), reserve(), clear(),
+// for_each_column(visitor), append_rows of another table, and append(row), whose row names the columns that are known:
+// streams.append({.device = 0, .stream = 7}). Rows are equal whose content() is (RowIndex::find_or_append,
+// base/flat_index.h). LLMPROF_RECORD makes a plain struct of the same shape for rows of a report, with
+// for_each_field(visitor).
 //
 // What a column means to the program is in its type: RowId<Table> says which table it points into, Always<...> that it
-// is never empty, TimeNs, LengthNs, DurationNs and DeviceOrdinal what its number is. The sentences are for readers
-// alone: for_each_column and for_each_field do not hand them out, only sentences() does, which the documentation is
-// made from (report/metrics_doc.h). No other code can depend on a wording.
+// is never empty, Mostly32<...> that its halves are kept apart, TimeNs, LengthNs, DurationNs and DeviceOrdinal what its
+// number is. The sentences are for readers alone: for_each_column and for_each_field do not hand them out, only
+// sentences() does, which the documentation is made from (report/metrics_doc.h). No other code can depend on a wording.
 #pragma once
 
 #include <array>
@@ -24,6 +25,8 @@
 #include <string_view>
 #include <type_traits>
 #include <vector>
+
+#include "base/halved_column.h"
 
 namespace llmprof {
 
@@ -92,10 +95,14 @@ struct DurationNs {};
 struct DeviceOrdinal {};
 template <class Id>
 struct Always {};
+// A number of 64 bits that mostly takes half of them, or is absent.
+template <class T>
+struct Mostly32 {};
 
-template <class V, ColumnRole role>
+template <class V, ColumnRole role, class C = std::vector<V>>
 struct ColumnOf {
   using Value = V;
+  using Column = C;
   static constexpr ColumnRole kRole = role;
 };
 template <class T>
@@ -122,6 +129,23 @@ constexpr T absent_value() {
     return T{-1};
   else
     return T{};
+}
+
+// A duration is never absent, and some take no time.
+template <class T>
+struct ColumnType<Mostly32<T>>
+    : ColumnOf<typename ColumnType<T>::Value, ColumnType<T>::kRole,
+               HalvedColumn<typename ColumnType<T>::Value, ColumnType<T>::kRole == ColumnRole::kDuration
+                                                               ? typename ColumnType<T>::Value{}
+                                                               : absent_value<typename ColumnType<T>::Value>()>> {};
+
+template <class T>
+void append_values(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+template <class T, T kZero>
+void append_values(HalvedColumn<T, kZero>& to, const HalvedColumn<T, kZero>& from) {
+  to.append(from);
 }
 
 // A value as bits. NaN stands for "absent" and equals itself.
@@ -157,7 +181,7 @@ struct FieldSentence {
 #define LLMPROF_SENTENCE(doc) doc
 #endif
 
-#define LLMPROF_COLUMN_MEMBER_(type, name, unit, doc) std::vector<::llmprof::ColumnType<type>::Value> name;
+#define LLMPROF_COLUMN_MEMBER_(type, name, unit, doc) ::llmprof::ColumnType<type>::Column name;
 #define LLMPROF_COLUMN_VISIT_(type, name, unit, doc) \
   visitor(::llmprof::FieldInfo{#name, unit, ::llmprof::ColumnType<type>::kRole}, self.name);
 #define LLMPROF_COLUMN_SENTENCE_(type, name, unit, doc) \
@@ -168,7 +192,7 @@ struct FieldSentence {
 #define LLMPROF_COLUMN_ABSENT_(type, name, unit, doc) \
   ::llmprof::ColumnType<type>::Value name = ::llmprof::absent_value<::llmprof::ColumnType<type>::Value>();
 #define LLMPROF_COLUMN_APPEND_(type, name, unit, doc) name.push_back(row.name);
-#define LLMPROF_COLUMN_APPEND_ROWS_(type, name, unit, doc) name.insert(name.end(), rows.name.begin(), rows.name.end());
+#define LLMPROF_COLUMN_APPEND_ROWS_(type, name, unit, doc) ::llmprof::append_values(name, rows.name);
 #define LLMPROF_COLUMN_CONTENT_(type, name, unit, doc) ::llmprof::content_of(name),
 #define LLMPROF_COLUMN_GET_(type, name, unit, doc) this->name[row],
 #define LLMPROF_COLUMN_SIZE_(type, name, unit, doc) \

@@ -610,6 +610,9 @@ std::vector<StepDraft> detect_on_thread(const Sequence& seq, int32_t device, con
 std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
                                     const TokenEvents& events) {
   if (order.size() == 0) return {};
+  if (is_of_one_thread(order))
+    return detect_on_thread(make_sequence(trace, order, order.main_thread, nullptr, calls, events.samplings),
+                            order.device, events);
   std::map<ThreadId, std::vector<Row>> launches;
   // Nearly all of them.
   launches[order.main_thread].reserve(
@@ -621,8 +624,8 @@ std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order
   std::stable_sort(threads.begin(), threads.end(),
                    [&](ThreadId a, ThreadId b) { return launches[a].size() > launches[b].size(); });
   const auto detected_on = [&](ThreadId thread) {
-    return detect_on_thread(make_sequence(trace, order, thread, std::move(launches[thread]), calls, events.samplings),
-                            order.device, events);
+    const std::vector<Row> own = std::move(launches[thread]);
+    return detect_on_thread(make_sequence(trace, order, thread, &own, calls, events.samplings), order.device, events);
   };
   std::vector<StepDraft> steps = detected_on(order.main_thread);
   for (const ThreadId thread : threads) {

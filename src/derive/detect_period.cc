@@ -17,7 +17,7 @@ struct Occurrences {
   std::vector<size_t> begins;
 };
 
-Occurrences group_by_name(const Trace& trace, const std::vector<GpuOpId>& gpu) {
+Occurrences group_by_name(const Trace& trace, std::span<const GpuOpId> gpu) {
   std::vector<uint32_t> dense(trace.strings.size(), kNoRow);
   std::vector<size_t> counts;
   for (const Row row : gpu) {
@@ -60,7 +60,7 @@ bool evenly_spaced(const uint32_t* positions, size_t count, size_t total, std::v
 
 }  // namespace
 
-std::vector<size_t> period_starts(const Trace& trace, const std::vector<GpuOpId>& gpu) {
+std::vector<size_t> period_starts(const Trace& trace, std::span<const GpuOpId> gpu) {
   if (gpu.size() < 2 * kNamesMin) return {};
   const Occurrences all = group_by_name(trace, gpu);
   struct Vote {

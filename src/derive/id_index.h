@@ -19,7 +19,8 @@ class IdIndex {
   // tenth correlation id occurs; neighbours in the table are neighbours in time, which a hash would scatter.
   static constexpr uint64_t kDenseSpan = 24;
 
-  explicit IdIndex(const std::vector<uint64_t>& ids) {
+  template <class Column>
+  explicit IdIndex(const Column& ids) {
     uint64_t low = std::numeric_limits<uint64_t>::max();
     uint64_t high = 0;
     size_t present = 0;

@@ -36,7 +36,7 @@ LaunchOrder merged(const std::vector<LaunchOrder>& orders, const std::vector<siz
   return out;
 }
 
-bool launches_in(const std::vector<int64_t>& times, const StepDraft& step) {
+bool launches_in(std::span<const int64_t> times, const StepDraft& step) {
   const auto first = std::lower_bound(times.begin(), times.end(), step.begin_ns);
   return first != times.end() && *first < step.end_ns;
 }
@@ -57,14 +57,14 @@ void detect_joint_passes(const Trace& trace, const std::vector<LaunchOrder>& ord
     const size_t most = fewest + std::max<size_t>(1, fewest / 8);  // passes at the edges of what was recorded
     if (joint.empty() || joint.front().by_period || joint.size() > most) continue;
     std::vector<std::vector<StepDraft>> divided(group.size());
-    std::vector<std::vector<int64_t>> times;
-    for (const size_t at : group) times.push_back(launch_times(orders[at])[driver]);
+    std::vector<LaunchTimes> times;
+    for (const size_t at : group) times.emplace_back(orders[at]);
     size_t crossing = 0;
     for (const StepDraft& step : joint) {
       ++pass;
       size_t on = 0;
       for (size_t g = 0; g < group.size(); ++g) {
-        if (!launches_in(times[g], step)) continue;
+        if (!launches_in(times[g].of(driver), step)) continue;
         StepDraft& part = divided[g].emplace_back(step);
         part.device = orders[group[g]].device;
         part.pass = pass;

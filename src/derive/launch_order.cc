@@ -125,23 +125,36 @@ std::vector<LaunchOrder> order_launches(const Trace& trace) {
   return orders;
 }
 
-std::map<Row, std::vector<int64_t>> launch_times(const LaunchOrder& order) {
-  std::map<Row, std::vector<int64_t>> times;
-  // Nearly all of them: a vector that grows holds them twice.
-  if (order.size() != 0)
-    times[order.main_thread].reserve(
-        static_cast<size_t>(std::count(order.thread.begin(), order.thread.end(), order.main_thread)));
-  std::vector<int64_t>* of_thread = nullptr;
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || order.thread[i] != order.thread[i - 1]) of_thread = &times[order.thread[i]];
-    of_thread->push_back(order.time_ns[i]);
-  }
-  return times;
+bool is_of_one_thread(const LaunchOrder& order) {
+  return std::all_of(order.thread.begin(), order.thread.end(),
+                     [&](ThreadId thread) { return thread == order.main_thread; });
 }
 
-int64_t middle_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) {
-  const std::vector<int64_t>::const_iterator first = std::lower_bound(launches.begin(), launches.end(), from);
-  const std::vector<int64_t>::const_iterator last = std::lower_bound(first, launches.end(), to);
+LaunchTimes::LaunchTimes(const LaunchOrder& order) {
+  if (order.size() == 0) return;
+  if (is_of_one_thread(order)) {
+    by_thread_[order.main_thread] = order.time_ns;
+    return;
+  }
+  // Nearly all of them: a vector that grows holds them twice.
+  own_[order.main_thread].reserve(
+      static_cast<size_t>(std::count(order.thread.begin(), order.thread.end(), order.main_thread)));
+  std::vector<int64_t>* of_thread = nullptr;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0 || order.thread[i] != order.thread[i - 1]) of_thread = &own_[order.thread[i]];
+    of_thread->push_back(order.time_ns[i]);
+  }
+  for (const auto& [thread, times] : own_) by_thread_[thread] = times;
+}
+
+std::span<const int64_t> LaunchTimes::of(Row thread) const {
+  const auto found = by_thread_.find(thread);
+  return found == by_thread_.end() ? std::span<const int64_t>() : found->second;
+}
+
+int64_t middle_launch(std::span<const int64_t> launches, int64_t from, int64_t to) {
+  const auto first = std::lower_bound(launches.begin(), launches.end(), from);
+  const auto last = std::lower_bound(first, launches.end(), to);
   return first < last ? *(first + (last - first - 1) / 2) : from;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <vector>
 
 #include "trace/trace.h"
@@ -24,10 +25,23 @@ struct LaunchOrder {
 // One order per device with activity, by device ordinal. Linear in the activities and the calls.
 std::vector<LaunchOrder> order_launches(const Trace& trace);
 
-// Launch times of one device, by thread, rising.
-std::map<Row, std::vector<int64_t>> launch_times(const LaunchOrder& order);
+// Whether one thread launched all: most programs have one that does, and of millions of launches a copy is worth
+// avoiding.
+bool is_of_one_thread(const LaunchOrder& order);
+
+// Launch times of one device, by thread, rising. `order` must outlive them.
+class LaunchTimes {
+ public:
+  explicit LaunchTimes(const LaunchOrder& order);
+  const std::map<Row, std::span<const int64_t>>& by_thread() const { return by_thread_; }
+  std::span<const int64_t> of(Row thread) const;
+
+ private:
+  std::map<Row, std::vector<int64_t>> own_;  // empty where one thread launched all
+  std::map<Row, std::span<const int64_t>> by_thread_;
+};
 
 // The middle one of the launches (rising) in [from, to); `from` where there is none.
-int64_t middle_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to);
+int64_t middle_launch(std::span<const int64_t> launches, int64_t from, int64_t to);
 
 }  // namespace llmprof

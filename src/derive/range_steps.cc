@@ -12,9 +12,9 @@ constexpr int64_t kNoNextNs = int64_t{1} << 62;
 
 // End of the host time whose launches belong to a range: what follows it up to the host's wait for it (sampling often
 // runs after the range that a server opens around the model), but not into `next_ns`.
-int64_t adopt_until(const StageRange& range, int64_t next_ns, const std::vector<int64_t>& launches,
+int64_t adopt_until(const StageRange& range, int64_t next_ns, std::span<const int64_t> launches,
                     const HostCalls& calls) {
-  const std::vector<int64_t>::const_iterator after = std::lower_bound(launches.begin(), launches.end(), range.end_ns);
+  const auto after = std::lower_bound(launches.begin(), launches.end(), range.end_ns);
   if (after == launches.begin() || *(after - 1) < range.start_ns) return range.end_ns;
   if (calls.first_blocking(range.thread, *(after - 1), range.end_ns) != nullptr) return range.end_ns;
   if (const BlockingCall* call = calls.first_blocking(range.thread, range.end_ns, next_ns)) return call->start_ns + 1;
@@ -22,8 +22,8 @@ int64_t adopt_until(const StageRange& range, int64_t next_ns, const std::vector<
   return next_ns - range.end_ns <= length ? next_ns : range.end_ns;
 }
 
-bool any_launch(const std::vector<int64_t>& launches, int64_t from, int64_t to) {
-  const std::vector<int64_t>::const_iterator it = std::lower_bound(launches.begin(), launches.end(), from);
+bool any_launch(std::span<const int64_t> launches, int64_t from, int64_t to) {
+  const auto it = std::lower_bound(launches.begin(), launches.end(), from);
   return it != launches.end() && *it < to;
 }
 
@@ -38,7 +38,7 @@ struct LaunchingRange {
 // What the ranges of one thread hold, and what those of a name typically do.
 class RangesOfThread {
  public:
-  RangesOfThread(const StageRanges& stages, size_t first, size_t last, const std::vector<int64_t>& launches,
+  RangesOfThread(const StageRanges& stages, size_t first, size_t last, std::span<const int64_t> launches,
                  const std::vector<TimeSpan>& unrecorded, const std::vector<StepDraft>& detected)
       : stages_(stages), detected_(detected) {
     const ThreadId thread = stages.ranges[first].thread;
@@ -90,7 +90,7 @@ class RangesOfThread {
 
 // Steps of one device from the ranges [first, last) of one thread.
 void draft_ranges(const Trace& trace, const StageRanges& stages, size_t first, size_t last, int32_t device,
-                  const std::vector<int64_t>& launches, const HostCalls& calls, const RecordedSpans& recorded,
+                  std::span<const int64_t> launches, const HostCalls& calls, const RecordedSpans& recorded,
                   const std::vector<StepDraft>& detected, std::vector<StepDraft>& out) {
   const RangesOfThread held(stages, first, last, launches, recorded.unrecorded(device), detected);
   for (const LaunchingRange& one : held.ranges) {
@@ -132,7 +132,8 @@ std::vector<StepDraft> steps_of_ranges(const Trace& trace, const StageRanges& st
                                        const std::vector<StepDraft>& detected) {
   std::vector<StepDraft> out;
   if (stages.ranges.empty()) return out;
-  for (const std::pair<const Row, std::vector<int64_t>>& entry : launch_times(order)) {
+  const LaunchTimes times(order);
+  for (const std::pair<const Row, std::span<const int64_t>>& entry : times.by_thread()) {
     const auto by_thread = [](const StageRange& range, ThreadId thread) { return range.thread < thread; };
     const std::vector<StageRange>::const_iterator first =
         std::lower_bound(stages.ranges.begin(), stages.ranges.end(), entry.first, by_thread);

@@ -21,8 +21,8 @@ struct Occurrence {
 };
 
 // How many of the rising `times` lie in [from, to).
-size_t count_in(const std::vector<int64_t>& times, int64_t from, int64_t to) {
-  const std::vector<int64_t>::const_iterator first = std::lower_bound(times.begin(), times.end(), from);
+size_t count_in(std::span<const int64_t> times, int64_t from, int64_t to) {
+  const auto first = std::lower_bound(times.begin(), times.end(), from);
   return static_cast<size_t>(std::lower_bound(first, times.end(), to) - first);
 }
 
@@ -35,7 +35,7 @@ size_t median_count(std::vector<size_t> counts) {
 // The ranges of one thread, judged by what it launched.
 class ThreadRanges {
  public:
-  ThreadRanges(const Trace& trace, ThreadId thread, const StageRanges& stages, const std::vector<int64_t>& launches,
+  ThreadRanges(const Trace& trace, ThreadId thread, const StageRanges& stages, std::span<const int64_t> launches,
                const std::vector<StepDraft>& detected, const HostCalls& calls)
       : trace_(trace), thread_(thread), launches_(launches), calls_(calls) {
     for (const StageRange& range : stages.ranges) {
@@ -265,7 +265,7 @@ class ThreadRanges {
 
   const Trace& trace_;
   ThreadId thread_;
-  const std::vector<int64_t>& launches_;
+  const std::span<const int64_t> launches_;
   const HostCalls& calls_;
   std::vector<StageRange> named_;
   bool names_steps_ = false;
@@ -286,10 +286,8 @@ void add_recurring_ranges(const Trace& trace, const std::vector<LaunchOrder>& or
   for (size_t i = 0; i < orders.size(); ++i) {
     const ThreadId thread = orders[i].main_thread;
     if (thread == kNoRow || !done.insert(thread).second) continue;
-    const std::map<Row, std::vector<int64_t>> times = launch_times(orders[i]);
-    const std::map<Row, std::vector<int64_t>>::const_iterator mine = times.find(thread);
-    if (mine == times.end()) continue;
-    ThreadRanges ranges(trace, thread, stages, mine->second, detected[i], calls);
+    const LaunchTimes times(orders[i]);
+    ThreadRanges ranges(trace, thread, stages, times.of(thread), detected[i], calls);
     const std::vector<StageRange> steps = ranges.find(stages.names);
     found.insert(found.end(), steps.begin(), steps.end());
   }

@@ -5,6 +5,7 @@
 
 #include "derive/derive.h"
 #include "derive/id_index.h"
+#include "trace/rearrange.h"
 
 namespace llmprof {
 namespace {
@@ -53,11 +54,7 @@ void fold_whole_graphs(Trace& trace) {
   std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) {
     return gpu.start_ns[a] != gpu.start_ns[b] ? gpu.start_ns[a] < gpu.start_ns[b] : gpu.dur_ns[a] > gpu.dur_ns[b];
   });
-  gpu.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
-    std::vector<T> sorted(order.size());
-    for (size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
-    column.swap(sorted);
-  });
+  rearrange_rows(gpu, order);
   std::vector<Row> moved(order.size());
   for (Row row = 0; row < order.size(); ++row) moved[order[row]] = row;
   for (GpuOpId& row : trace.collectives.gpu_op) row = row < moved.size() ? moved[row] : kNoRow;

@@ -7,22 +7,14 @@
 #include "import/importer.h"
 #include "trace/check_trace.h"
 #include "trace/empty_columns.h"
+#include "trace/rearrange.h"
 
 namespace llmprof {
 namespace {
 
-// Rearranges every column of `table` so that new row i is old row order[i].
-template <class Table>
-void permute(Table& table, const std::vector<Row>& order) {
-  table.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
-    std::vector<T> sorted(order.size());
-    for (size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
-    column.swap(sorted);
-  });
-}
-
 // The rows in time order, enclosing ranges first; empty if they are so already.
-std::vector<Row> time_order(const std::vector<int64_t>& start, const std::vector<int64_t>* dur) {
+template <class DurationColumn>
+std::vector<Row> time_order(const std::vector<int64_t>& start, const DurationColumn* dur) {
   const auto before = [&](Row a, Row b) {
     if (start[a] != start[b]) return start[a] < start[b];
     return dur != nullptr && (*dur)[a] > (*dur)[b];
@@ -65,7 +57,7 @@ template <class Table>
 Counts sort_by_time(Table& table, const std::vector<int64_t>& start, const std::vector<int64_t>* dur) {
   Counts counts;
   if (const std::vector<Row> order = time_order(start, dur); !order.empty()) {
-    permute(table, order);
+    rearrange_rows(table, order);
     counts.unsorted = 1;
   }
   return counts;
@@ -77,7 +69,7 @@ Counts sort_library(Trace& trace) {
   LibraryCalls& calls = trace.library_calls;
   GraphNodes& nodes = trace.graph_nodes;
   if (const std::vector<Row> order = time_order(calls.start_ns, &calls.dur_ns); !order.empty()) {
-    permute(calls, order);
+    rearrange_rows(calls, order);
     counts.unsorted = 1;
     std::vector<Row> moved(order.size());
     for (Row row = 0; row < order.size(); ++row) moved[order[row]] = row;
@@ -87,7 +79,7 @@ Counts sort_library(Trace& trace) {
   std::vector<Row> order(nodes.size());
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return nodes.node[a] < nodes.node[b]; });
-  permute(nodes, order);
+  rearrange_rows(nodes, order);
   return counts;
 }
 
@@ -98,7 +90,7 @@ void sort_edges(GraphEdges& edges) {
   const auto key = [&](Row row) { return std::make_pair(edges.node[row], edges.after[row]); };
   std::sort(order.begin(), order.end(), [&](Row a, Row b) { return key(a) < key(b); });
   order.erase(std::unique(order.begin(), order.end(), [&](Row a, Row b) { return key(a) == key(b); }), order.end());
-  permute(edges, order);
+  rearrange_rows(edges, order);
 }
 
 // Places of nodes by node.
@@ -106,19 +98,19 @@ void sort_places(NodePlaces& places) {
   std::vector<Row> order(places.size());
   std::iota(order.begin(), order.end(), 0U);
   std::stable_sort(order.begin(), order.end(), [&](Row a, Row b) { return places.node[a] < places.node[b]; });
-  permute(places, order);
+  rearrange_rows(places, order);
 }
 
 template <class Table, class Equal>
 Counts sort_and_clean(Table& table, const std::vector<int64_t>& start, const std::vector<int64_t>* dur, Equal&& equal) {
   Counts counts;
   if (const std::vector<Row> order = time_order(start, dur); !order.empty()) {
-    permute(table, order);
+    rearrange_rows(table, order);
     counts.unsorted = 1;
   }
   const size_t before = table.size();
   if (const std::vector<Row> kept = without_repeats(start, equal); !kept.empty() && before != 0) {
-    permute(table, kept);
+    rearrange_rows(table, kept);
     counts.repeats = before - kept.size();
   }
   return counts;
@@ -145,7 +137,7 @@ void finish_import(Trace& trace) {
       [&] {
         std::vector<Row> order = time_order(gpu.start_ns, &gpu.dur_ns);
         if (!order.empty()) {
-          permute(gpu, order);
+          rearrange_rows(gpu, order);
           counts[0].unsorted = 1;
         } else {
           order.resize(trace.collectives.empty() ? 0 : gpu.size());
@@ -157,7 +149,7 @@ void finish_import(Trace& trace) {
         });
         if (!kept.empty()) {
           counts[0].repeats = gpu.size() - kept.size();
-          permute(gpu, kept);
+          rearrange_rows(gpu, kept);
           if (!order.empty()) {
             std::vector<Row> both(kept.size());
             for (size_t i = 0; i < kept.size(); ++i) both[i] = order[kept[i]];
@@ -207,7 +199,7 @@ void finish_import(Trace& trace) {
     gpu_op = gpu_op < moved.size() ? moved[gpu_op] : kNoRow;
     if (gpu_op != kNoRow) kept.push_back(row);
   }
-  if (kept.size() != trace.collectives.size()) permute(trace.collectives, kept);
+  if (kept.size() != trace.collectives.size()) rearrange_rows(trace.collectives, kept);
   // The other tables are filled from several spools of one session: to sort them is to join them.
   constexpr size_t kOfOneFile = 7;
   for (size_t i = 0; i < std::size(kTables); ++i) {

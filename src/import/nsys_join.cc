@@ -14,6 +14,7 @@
 #include "import/session_spool.h"
 #include "import/sync_calls.h"
 #include "trace/empty_columns.h"
+#include "trace/rearrange.h"
 
 namespace llmprof::nsys {
 
@@ -93,14 +94,18 @@ void Joiner::sort_gpu_ops() {
   if (std::is_sorted(order.begin(), order.end(), before)) return;
   sort_runs(order, before);
   std::vector<std::function<void()>> columns;
-  gpu.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+  const auto add = [&]<class T>(std::vector<T>& column) {
     columns.emplace_back([&] {
       // Most columns of an export are empty or the same in every row.
       if (std::all_of(column.begin(), column.end(), [&](const T& value) { return value == column.front(); })) return;
-      std::vector<T> sorted(order.size());
-      for (size_t i = 0; i < order.size(); ++i) sorted[i] = column[order[i]];
-      column.swap(sorted);
+      rearrange(column, order);
     });
+  };
+  gpu.for_each_column([&]<class Column>(const FieldInfo&, Column& column) {
+    if constexpr (requires { column.for_each_half(add); })
+      column.for_each_half(add);
+    else
+      add(column);
   });
   parallel_for(columns.size(), [&](size_t i) { columns[i](); });
 }
@@ -264,7 +269,7 @@ uint64_t Joiner::qualified_by(uint64_t with_process, uint64_t id) const {
 
 void Joiner::number_processes() {
   std::set<int64_t> found;
-  const auto find_in = [&](const std::vector<uint64_t>& correlations) {
+  const auto find_in = [&](const auto& correlations) {
     uint64_t last = ~uint64_t{0};
     for (const uint64_t correlation : correlations) {
       if (correlation >> kCorrelationBits == last) continue;
@@ -282,20 +287,18 @@ void Joiner::number_processes() {
   // Rows that do not say whose they are belong to the only process that there is.
   if (found.size() == 2) found.erase(0);
   processes_.assign(found.begin(), found.end());
-  const auto number = [&](uint64_t& correlation) {
-    correlation = qualified_by(correlation, correlation & kCorrelationMask);
-  };
+  const auto numbered = [&](uint64_t correlation) { return qualified_by(correlation, correlation & kCorrelationMask); };
   for (size_t i = 0; i < gpu.size(); ++i) {
     if (gpu.graph_node[i] != 0) gpu.graph_node[i] = qualified_by(gpu.correlation[i], gpu.graph_node[i]);
-    number(gpu.correlation[i]);
+    gpu.correlation[i] = numbered(gpu.correlation[i]);
   }
   for (size_t i = 0; i < launches.size(); ++i) {
     launches.graph[i] = qualified_by(launches.correlation[i], launches.graph[i]);
-    number(launches.correlation[i]);
+    launches.correlation[i] = numbered(launches.correlation[i]);
   }
-  for (uint64_t& correlation : calls.correlation) number(correlation);
-  for (uint64_t& correlation : syncs.correlation) number(correlation);
-  for (uint64_t& correlation : syncs.event_call) number(correlation);
+  for (size_t i = 0; i < calls.size(); ++i) calls.correlation[i] = numbered(calls.correlation[i]);
+  for (uint64_t& correlation : syncs.correlation) correlation = numbered(correlation);
+  for (uint64_t& correlation : syncs.event_call) correlation = numbered(correlation);
   for (int64_t& context : trace_.streams.context)
     context = static_cast<int64_t>(static_cast<uint64_t>(context) & kCorrelationMask) - 1;
   trace_.metadata["processes"] = fmt::format("{}", processes_.size());

@@ -74,8 +74,8 @@ std::vector<int32_t> used_devices(const Trace& trace) {
   std::set<int32_t> used;
   trace.for_each_table([&]<class Table>(const Table& table) {
     if constexpr (std::is_same_v<Table, Devices> || is_of_machine<Table>) return;
-    table.for_each_column([&]<class T>(const FieldInfo& field, const std::vector<T>& column) {
-      if constexpr (std::is_same_v<T, int32_t>) {
+    table.for_each_column([&]<class Column>(const FieldInfo& field, const Column& column) {
+      if constexpr (std::is_same_v<typename Column::value_type, int32_t>) {
         if (field.role != ColumnRole::kDevice) return;
         int32_t last = -1;
         for (const int32_t device : column)
@@ -281,12 +281,10 @@ Status set_clocks(std::vector<RankPart>& parts) {
 class IdentifierSpaces {
  public:
   void keep_apart(Trace& part) {
-    count_up({&part.api_calls.correlation, &part.gpu_ops.correlation, &part.sync_events.correlation,
-              &part.sync_events.event_call, &part.graph_launches.correlation, &part.launch_sites.correlation},
-             correlations_);
-    count_up(
-        {&part.ops.external_id, &part.annotations.external_id, &part.api_calls.external_id, &part.gpu_ops.external_id},
-        external_ids_);
+    count_up(correlations_, part.api_calls.correlation, part.gpu_ops.correlation, part.sync_events.correlation,
+             part.sync_events.event_call, part.graph_launches.correlation, part.launch_sites.correlation);
+    count_up(external_ids_, part.ops.external_id, part.annotations.external_id, part.api_calls.external_id,
+             part.gpu_ops.external_id);
     // Handles and addresses, which begin again in each process.
     for (std::vector<uint64_t>* column :
          {&part.api_calls.event, &part.gpu_ops.graph_node, &part.graph_nodes.node, &part.node_places.node,
@@ -301,11 +299,17 @@ class IdentifierSpaces {
 
  private:
   // Dense identifiers stay dense (IdIndex).
-  static void count_up(std::initializer_list<std::vector<uint64_t>*> columns, uint64_t& used) {
+  template <class... Columns>
+  static void count_up(uint64_t& used, Columns&... columns) {
     uint64_t most = used;
-    for (std::vector<uint64_t>* column : columns)
-      for (uint64_t& id : *column)
-        if (id != 0) most = std::max(most, id += used);
+    const auto raise = [&](auto& column) {
+      for (size_t row = 0; row < column.size(); ++row) {
+        if (column[row] == 0) continue;
+        column[row] += used;
+        most = std::max(most, uint64_t{column[row]});
+      }
+    };
+    (raise(columns), ...);
     used = most;
   }
 

@@ -253,7 +253,7 @@ void SpoolReader::drop_unrecorded() {
     int64_t& cut_ns = levels.cut_ns[found->second];
     cut_ns = std::max(cut_ns, levels.start_ns[found->second] - trace_.api_calls.start_ns[call]);
   }
-  ops.for_each_column([&]<class T>(const FieldInfo&, std::vector<T>& column) {
+  ops.for_each_column([&](const FieldInfo&, auto& column) {
     size_t to = 0;
     for (size_t from = 0; from < column.size(); ++from)
       if (keep[from] != 0) column[to++] = column[from];

@@ -32,10 +32,10 @@ struct CopyOrder {
 
 // A value per row: of the recording, or 0 for all; copied when the first is about to be changed, for most are not. Of a
 // recording of millions of kernels the copies would be a good part of what replay needs.
-template <class T>
+template <class T, class Column = std::vector<T>>
 class Changeable {
  public:
-  explicit Changeable(const std::vector<T>& recorded) : recorded_(&recorded), size_(recorded.size()) {}
+  explicit Changeable(const Column& recorded) : recorded_(&recorded), size_(recorded.size()) {}
   explicit Changeable(size_t size) : size_(size) {}
 
   size_t size() const { return size_; }
@@ -48,12 +48,12 @@ class Changeable {
   std::vector<T>& own() {
     if (!own_.empty()) return own_;
     if (recorded_ != nullptr)
-      own_ = *recorded_;
+      own_.assign(recorded_->begin(), recorded_->end());
     else
       own_.resize(size_);
     return own_;
   }
-  const std::vector<T>* recorded_ = nullptr;
+  const Column* recorded_ = nullptr;
   size_t size_;
   std::vector<T> own_;
 };
@@ -111,6 +111,8 @@ class Moments {
   std::vector<int64_t> wide_;  // once one is too far away: all of them
 };
 
+using OpDurations = Changeable<int64_t, decltype(GpuOps::dur_ns)>;
+
 // What is constant, by row of the trace's tables: to replay something else than was recorded, change it. The timeline
 // must outlive it.
 struct Durations {
@@ -118,7 +120,7 @@ struct Durations {
 
   Changeable<int64_t> call_ns;  // of calls, waits included: those are replaced where a call waits
   HostTimes before_ns;
-  Changeable<int64_t> op_ns;  // of activities
+  OpDurations op_ns;  // of activities
   // As recorded: none. What a counterfactual (what_if.h) takes away:
   Changeable<uint8_t> no_wait;  // of calls: returns after call_ns, whatever the GPU does
   Changeable<uint8_t> gone;     // of activities: takes no time, no place on its stream and no latency
@@ -134,7 +136,7 @@ struct Replayed {
   explicit Replayed(const Trace& trace);  // which must outlive it; as recorded
 
   Moments call_start_ns, call_end_ns, op_start_ns;
-  Changeable<int64_t> op_lasts_ns;
+  OpDurations op_lasts_ns;
   std::vector<Followed> followed;  // of activities; kNone where nothing was run again
   NearRows<GpuOpId> behind;        // of activities: the one that it followed, kNoRow if none
   std::vector<GpuOpId> met;  // of activities: the last to begin of a meeting, kNoRow for itself; empty without meetings

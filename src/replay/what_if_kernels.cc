@@ -87,7 +87,7 @@ void with_fused_norms(const Recording& recording, Durations& durations, Latencie
 // By the part that is left: a pass may stand for others that were fused with it.
 void with_routed_experts(const Recording& recording, Durations& durations, Latencies&) {
   const std::vector<int64_t>& times = recording.kernel_times()[static_cast<size_t>(KernelChange::kRoutedExperts)];
-  const std::vector<int64_t>& recorded_ns = recording.trace().gpu_ops.dur_ns;
+  const auto& recorded_ns = recording.trace().gpu_ops.dur_ns;
   for (GpuOpId op = 0; op < times.size(); ++op)
     if (times[op] > 0 && times[op] < recorded_ns[op])
       durations.op_ns[op] = std::llround(static_cast<double>(durations.op_ns[op]) * static_cast<double>(times[op]) /

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "trace/signature.h"
@@ -144,32 +145,41 @@ struct Checker {
     note(DiagnosticId::kBadMetadata, field, bad, "no such string");
   }
 
-  void check(const FieldInfo& field, std::vector<int64_t>& column) {
+  void check(const FieldInfo& field, std::vector<int64_t>& column) { check_times(field, column); }
+  template <class T, T kZero>
+  void check(const FieldInfo& field, HalvedColumn<T, kZero>& column) {
+    if constexpr (std::is_same_v<T, int64_t>) check_times(field, column);
+  }
+
+  template <class Column>
+  void check_times(const FieldInfo& field, Column& column) {
     const bool duration = field.role == ColumnRole::kDuration;
     if (column.empty() || field.role == ColumnRole::kValue) return;
     // The usual case, in a loop that the compiler turns into vector instructions.
     const int64_t high = duration ? kTimeNsMax / static_cast<int64_t>(column.size()) : kTimeNsMax;
     const int64_t low = duration ? 0 : -kTimeNsMax;
     int64_t least = 0, most = 0;
-    for (const int64_t ns : column) {
+    for (const int64_t ns : std::as_const(column)) {
       least = std::min(least, ns);
       most = std::max(most, ns);
     }
     if (least < low || most > high) repair_times(field, column, duration);
   }
 
-  void repair_times(const FieldInfo& field, std::vector<int64_t>& column, bool duration) {
+  template <class Column>
+  void repair_times(const FieldInfo& field, Column& column, bool duration) {
     uint64_t negative = 0, huge = 0;
     int64_t sum = 0;
-    for (int64_t& ns : column) {
-      if (duration && ns < 0) {
-        ns = 0;
-        ++negative;
-      } else if (ns > kTimeNsMax || ns < -kTimeNsMax || (duration && ns > kTimeNsMax - sum)) {
-        ns = 0;
-        ++huge;
-      }
-      if (duration) sum += ns;
+    for (size_t row = 0; row < column.size(); ++row) {
+      const int64_t ns = column[row];
+      const bool is_negative = duration && ns < 0;
+      const bool is_huge = !is_negative && (ns > kTimeNsMax || ns < -kTimeNsMax || (duration && ns > kTimeNsMax - sum));
+      negative += is_negative ? 1U : 0U;
+      huge += is_huge ? 1U : 0U;
+      if (is_negative || is_huge)
+        column[row] = 0;
+      else if (duration)
+        sum += ns;
     }
     note(DiagnosticId::kNegativeDuration, field, negative, "set to 0");
     note(DiagnosticId::kBadNumber, field, huge, "more than 73 years, set to 0");

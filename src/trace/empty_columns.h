@@ -15,6 +15,11 @@ void give_back_empty(std::vector<T>& column) {
   if (column.size() * sizeof(T) >= kBytesMin) give_back_zero_pages(column.data(), column.size() * sizeof(T));
 }
 
+template <class T, T kZero>
+void give_back_empty(HalvedColumn<T, kZero>& column) {
+  column.for_each_half([](std::vector<uint32_t>& half) { give_back_empty(half); });
+}
+
 // Of all tables. finish_import() does so; an importer may before it, when its rows are complete.
 void give_back_empty_columns(Trace& trace);
 

@@ -95,7 +95,7 @@ LLMPROF_TABLE(PythonCalls, "python_calls", "Python functions seen by the recorde
   C(DurationNs, dur_ns, "ns", "Duration on the host")                                                               \
   C(Always<ThreadId>, thread, "", "Row in threads")                                                                 \
   C(StringId, name, "", "Function, for example cudaLaunchKernel")                                                   \
-  C(uint64_t, correlation, "", "Joins the GPU activities it launched, 0 if absent")                                 \
+  C(Mostly32<uint64_t>, correlation, "", "Joins the GPU activities it launched, 0 if absent")                       \
   C(uint64_t, external_id, "", "Operator that made the call, 0 if absent")                                          \
   C(ApiLayer, layer, "", "runtime or driver")                                                                       \
   C(StreamId, stream, "", "Stream that it launches a graph on, records, makes wait or waits for; empty if unknown") \
@@ -117,14 +117,14 @@ LLMPROF_TABLE(LaunchConfigs, "launch_configs", "Distinct kernel launch configura
 
 #define LLMPROF_GPU_OP_COLUMNS(C)                                                                                   \
   C(TimeNs, start_ns, "ns", "Start on the GPU")                                                                     \
-  C(DurationNs, dur_ns, "ns", "Duration on the GPU")                                                                \
+  C(Mostly32<DurationNs>, dur_ns, "ns", "Duration on the GPU")                                                      \
   C(Always<StreamId>, stream, "", "Row in streams")                                                                 \
   C(StringId, name, "", "Kernel name, or the kind of copy")                                                         \
   C(LaunchConfigId, config, "", "Row in launch_configs; kNoRow for copies and memsets")                             \
-  C(uint64_t, correlation, "", "Joins the API call that launched it, 0 if absent")                                  \
+  C(Mostly32<uint64_t>, correlation, "", "Joins the API call that launched it, 0 if absent")                        \
   C(uint64_t, external_id, "", "Operator that launched it, 0 if absent")                                            \
   C(uint64_t, graph_node, "", "Node id when replayed by a CUDA graph and recorded, 0 otherwise")                    \
-  C(int64_t, bytes, "bytes", "Bytes copied or set, -1 for kernels")                                                 \
+  C(Mostly32<int64_t>, bytes, "bytes", "Bytes copied or set, -1 for kernels")                                       \
   C(GpuOpKind, kind, "", "kernel, memcpy or memset")                                                                \
   C(CopyPath, path, "", "Of a copy: host to device, device to host, between GPUs or inside one; unknown otherwise") \
   C(HostMemory, host_memory, "", "Of a copy from or to the host: pageable or pinned; unknown otherwise")

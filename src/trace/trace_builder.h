@@ -96,6 +96,9 @@ class TraceBuilder {
   void append_rows(const Table& part, Table* memory, const Joining& joining);
   template <class T>
   void translate(const FieldInfo& field, std::vector<T>& column, size_t from, const Joining& joining);
+  // Such columns hold none of these.
+  template <class T, T kZero>
+  void translate(const FieldInfo&, HalvedColumn<T, kZero>&, size_t, const Joining&) {}
   void append_devices(const Devices& part, const Joining& joining);
   StringId moved(StringId id) const { return strings_.empty() ? id : strings_[index(id)]; }
 

@@ -54,7 +54,7 @@ class Unpacker {
       using Value = typename std::decay_t<decltype(column)>::value_type;
       const FileColumn* stored = find(*entry, field.name);
       if (stored == nullptr) {
-        std::fill(column.begin(), column.end(), absent_value<Value>());
+        for (size_t row = 0; row < column.size(); ++row) column[row] = absent_value<Value>();
         if (directory_.version == kTraceFileVersion)
           diagnostics_.add(DiagnosticId::kBadMetadata,
                            fmt::format("{}.{}: not in the file, read as absent", entry->name, field.name));
@@ -67,8 +67,7 @@ class Unpacker {
                               stored->type);
         return;
       }
-      plan_column(*entry, *stored, {reinterpret_cast<char*>(column.data()), column.size() * sizeof(Value)},
-                  sizeof(Value), is_row_id<Value>, problem);
+      plan_column(*entry, *stored, column, problem);
     });
     if (known_columns < entry->columns.size() && directory_.version == kTraceFileVersion)
       diagnostics_.add(DiagnosticId::kUnknownTable,
@@ -89,9 +88,11 @@ class Unpacker {
     const auto unpack = [&](size_t i) {
       Job& job = jobs_[i];
       const std::span<const char> frame = file_.subspan(job.block.offset, job.block.bytes);
-      job.sound =
-          block_checksum(frame) == job.block.checksum && unpack_block(frame, job.width, job.encoding, job.values);
-      if (job.inverted) invert_bits(job.values);
+      std::string copy(job.take ? job.bytes : 0, '\0');
+      const std::span<char> values = job.take ? std::span<char>(copy) : job.values;
+      job.sound = block_checksum(frame) == job.block.checksum && unpack_block(frame, job.width, job.encoding, values);
+      if (job.inverted) invert_bits(values);
+      if (job.take) job.take(copy);
     };
     // Below this, starting threads takes longer than the work.
     constexpr size_t kWorthThreads = size_t{1} << 18;
@@ -118,8 +119,10 @@ class Unpacker {
     FileBlock block;
     BlockEncoding encoding;
     size_t width;
-    bool inverted;  // ids of rows
-    std::span<char> values;
+    size_t bytes;
+    bool inverted = false;                       // ids of rows
+    std::span<char> values;                      // where they lie in memory as in the file
+    std::function<void(std::string_view)> take;  // else
     bool sound = false;
   };
   struct Drop {
@@ -176,8 +179,25 @@ class Unpacker {
     return true;
   }
 
-  void plan_column(const FileTable& entry, const FileColumn& stored, std::span<char> values, size_t width,
-                   bool inverted, std::string& problem) {
+  template <class T>
+  static void place(std::vector<T>& column, size_t first, Job& job) {
+    job.values = {reinterpret_cast<char*>(column.data() + first), job.bytes};
+    job.inverted = is_row_id<T>;
+  }
+  template <class T, T kZero>
+  static void place(HalvedColumn<T, kZero>& column, size_t first, Job& job) {
+    job.take = [&column, first](std::string_view values) {
+      for (size_t i = 0; i < values.size() / sizeof(T); ++i) {
+        T value;
+        std::memcpy(&value, values.data() + i * sizeof(T), sizeof(T));
+        column[first + i] = value;
+      }
+    };
+  }
+
+  template <class AnyColumn>
+  void plan_column(const FileTable& entry, const FileColumn& stored, AnyColumn& column, std::string& problem) {
+    constexpr size_t kWidth = sizeof(typename AnyColumn::value_type);
     const std::optional<BlockEncoding> encoding = block_encoding_named(stored.encoding);
     const uint64_t blocks = (entry.rows - 1) / directory_.chunk_rows + 1;
     if (!encoding || stored.blocks.size() != blocks) {
@@ -187,12 +207,12 @@ class Unpacker {
     }
     // blocks is at least 1, so chunk_rows * i below stays under rows, and its bytes within the budget.
     for (size_t i = 0; i < stored.blocks.size(); ++i) {
-      const size_t at = i * directory_.chunk_rows * width;
-      const size_t bytes = directory_.chunk_rows >= entry.rows
-                               ? values.size()
-                               : std::min(values.size() - at, size_t{directory_.chunk_rows} * width);
-      jobs_.push_back({fmt::format("{}.{}", entry.name, stored.name), stored.blocks[i], *encoding, width, inverted,
-                       values.subspan(at, bytes)});
+      const size_t first = i * directory_.chunk_rows;
+      const size_t rows = std::min(column.size() - first, size_t{directory_.chunk_rows});
+      Job& job = jobs_.emplace_back();
+      job.name = fmt::format("{}.{}", entry.name, stored.name);
+      job.block = stored.blocks[i], job.encoding = *encoding, job.width = kWidth, job.bytes = rows * kWidth;
+      place(column, first, job);
     }
   }
 

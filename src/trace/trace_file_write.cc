@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 
 #include "base/json_writer.h"
 #include "base/parallel.h"
@@ -17,19 +18,48 @@ namespace llmprof {
 namespace {
 
 struct Block {
-  std::span<const char> values;
-  size_t width;
+  std::span<const char> values;             // as they are in memory
+  std::function<std::string()> as_in_file;  // of columns that files hold otherwise
+  size_t bytes, width;
   BlockEncoding encoding;
-  bool inverted;  // ids of rows
   std::string frame;
   uint64_t checksum = 0;
 };
 
-// The values of ids of rows as files hold them.
-std::string as_in_file(std::span<const char> values) {
-  std::string out(values.begin(), values.end());
-  invert_bits(out);
-  return out;
+// A column that memory holds otherwise than files: so many values from the first one on, as files have them.
+using AsInFile = std::function<std::string(size_t first, size_t count)>;
+
+template <class Target>
+AsInFile as_in_file(const std::vector<RowId<Target>>& column) {
+  return [&column](size_t first, size_t count) {
+    std::string out(reinterpret_cast<const char*>(column.data() + first), count * sizeof(Row));
+    invert_bits(out);
+    return out;
+  };
+}
+template <class T, T kZero>
+AsInFile as_in_file(const HalvedColumn<T, kZero>& column) {
+  return [&column](size_t first, size_t count) {
+    std::string out(count * sizeof(T), '\0');
+    for (size_t i = 0; i < count; ++i) {
+      const T value = column[first + i];
+      std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
+    }
+    return out;
+  };
+}
+template <class T>
+AsInFile as_in_file(const std::vector<T>&) {
+  return {};
+}
+
+template <class T>
+std::span<const char> bytes_of(const std::vector<T>& column) {
+  return {reinterpret_cast<const char*>(column.data()), column.size() * sizeof(T)};
+}
+template <class T, T kZero>
+std::span<const char> bytes_of(const HalvedColumn<T, kZero>&) {
+  return {};
 }
 
 struct Column {
@@ -52,8 +82,7 @@ class Packer {
     table.for_each_column([&](const FieldInfo& field, const auto& column) {
       using Value = typename std::decay_t<decltype(column)>::value_type;
       static_assert(!element_type_name<Value>().empty(), "an element type the file format does not know");
-      const std::span<const char> bytes(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(Value));
-      add_column(entry, field.name, element_type_name<Value>(), sizeof(Value), is_row_id<Value>, bytes);
+      add_column(entry, field.name, element_type_name<Value>(), sizeof(Value), bytes_of(column), as_in_file(column));
     });
     tables_.push_back(std::move(entry));
   }
@@ -62,14 +91,14 @@ class Packer {
   Result<std::string> pack() {
     parallel_for(blocks_.size(), [&](size_t i) {
       Block& block = blocks_[i];
-      block.frame = block.inverted ? pack_block(as_in_file(block.values), block.width, block.encoding)
-                                   : pack_block(block.values, block.width, block.encoding);
+      block.frame = block.as_in_file ? pack_block(block.as_in_file(), block.width, block.encoding)
+                                     : pack_block(block.values, block.width, block.encoding);
       block.checksum = block_checksum(block.frame);
     });
     const std::string directory = write_directory();
     uint64_t unpacked = 0, packed = kFileHeadBytes + directory.size();
     for (const Block& block : blocks_) {
-      unpacked += block.values.size();
+      unpacked += block.bytes;
       packed += block.frame.size();
     }
     if (directory.size() > kFileDirectoryBytesMax || unpacked > unpacked_bytes_limit(packed))
@@ -95,15 +124,22 @@ class Packer {
   }
 
  private:
-  void add_column(Table& table, std::string_view name, std::string_view type, size_t width, bool inverted,
-                  std::span<const char> bytes) {
-    const std::span<const char> sample = bytes.first(std::min(bytes.size(), kBlockSampleValues * width));
-    const BlockEncoding encoding =
-        inverted ? choose_block_encoding(as_in_file(sample), width) : choose_block_encoding(sample, width);
+  // `bytes`: as they are in memory, where files have them so.
+  void add_column(Table& table, std::string_view name, std::string_view type, size_t width, std::span<const char> bytes,
+                  const AsInFile& converted) {
+    const size_t sample = std::min(table.rows, kBlockSampleValues);
+    const BlockEncoding encoding = converted ? choose_block_encoding(converted(0, sample), width)
+                                             : choose_block_encoding(bytes.first(sample * width), width);
     Column column{name, type, encoding, blocks_.size(), 0};
-    const size_t step = kFileChunkRows * width;
-    for (size_t at = 0; at < bytes.size(); at += step, ++column.block_count)
-      blocks_.push_back({bytes.subspan(at, std::min(step, bytes.size() - at)), width, encoding, inverted, {}});
+    for (size_t first = 0; first < table.rows; first += kFileChunkRows, ++column.block_count) {
+      const size_t count = std::min<size_t>(kFileChunkRows, table.rows - first);
+      Block& block = blocks_.emplace_back();
+      if (converted)
+        block.as_in_file = [converted, first, count] { return converted(first, count); };
+      else
+        block.values = bytes.subspan(first * width, count * width);
+      block.bytes = count * width, block.width = width, block.encoding = encoding;
+    }
     table.columns.push_back(column);
   }
 

@@ -540,7 +540,8 @@ TEST(KernelTimes, ANormWrittenOutIsOnePass) {
     for (const std::vector<GpuOpId>& norm : {first, second}) {
       // The mean of numbers of 4 bytes, or squaring where all have the same type.
       const GpuOpId stays = norm[passes.widens ? 2 : 0];
-      for (const GpuOpId op : norm) EXPECT_EQ(times[op], op == stays ? made.run.trace.gpu_ops.dur_ns[op] : 0) << op;
+      for (const GpuOpId op : norm)
+        EXPECT_EQ(times[op], op == stays ? int64_t{made.run.trace.gpu_ops.dur_ns[op]} : 0) << op;
     }
     EXPECT_EQ(times[residual], kStays);
     EXPECT_EQ(times[product], kStays);

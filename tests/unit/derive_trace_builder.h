@@ -180,7 +180,7 @@ class TestTrace {
   TraceBuilder rows() { return TraceBuilder(trace); }
   StringId text(std::string_view text) { return trace.strings.intern(text); }
   template <class Table>
-  static void sort(Table& table, const std::vector<int64_t>& starts, const std::vector<int64_t>& durations) {
+  static void sort(Table& table, const std::vector<int64_t>& starts, const auto& durations) {
     std::vector<size_t> order(table.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {

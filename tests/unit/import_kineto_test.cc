@@ -102,7 +102,7 @@ std::map<std::string, Totals> oracle(const std::string& text) {
   return totals;
 }
 
-Totals totals_of(const std::vector<int64_t>& start, const std::vector<int64_t>& dur, auto&& keep, auto&& id_of) {
+Totals totals_of(const std::vector<int64_t>& start, const auto& dur, auto&& keep, auto&& id_of) {
   Totals total;
   for (size_t row = 0; row < start.size(); ++row) {
     if (!keep(row)) continue;
@@ -148,7 +148,8 @@ std::string fingerprint(const Trace& trace) {
   std::ostringstream out;
   trace.for_each_table([&](const auto& table) {
     out << table.info().name << ' ' << table.size() << '\n';
-    table.for_each_column([&]<class T>(const FieldInfo& info, const std::vector<T>& column) {
+    table.for_each_column([&]<class Column>(const FieldInfo& info, const Column& column) {
+      using T = typename Column::value_type;
       out << info.name;
       for (const T value : column) {
         if constexpr (std::is_same_v<T, StringId>)

@@ -29,7 +29,7 @@ std::map<std::string, std::string> columns_of(const Trace& trace) {
       if constexpr (std::is_same_v<Element, StringId>)
         for (const StringId id : column) bytes.append(trace.text(id)).push_back('\0');
       else
-        bytes.assign(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(Element));
+        for (const Element value : column) bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
     });
   });
   return columns;

@@ -740,7 +740,8 @@ TEST(WhatIf, ACacheSparesTheSearchForKernelsOfNewLengths) {
     KernelTimes times;
     std::vector<int64_t>& cached = times[static_cast<size_t>(KernelChange::kCachedKeys)];
     cached.assign(replay.timeline().trace.gpu_ops.size(), kStays);
-    if (uncached) cached = replay.timeline().trace.gpu_ops.dur_ns;
+    const GpuOps& ops = replay.timeline().trace.gpu_ops;
+    if (uncached) cached.assign(ops.dur_ns.begin(), ops.dur_ns.end());
     const Recording recording(replay, model, {}, std::move(times));
     Durations durations(replay.timeline());
     Latencies latencies = replay.latencies();

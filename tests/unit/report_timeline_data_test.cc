@@ -393,9 +393,7 @@ TEST(TimelineData, ARealRecordingComesBackWhole) {
       sums[track.kind] += read.slices[i].dur_ns;
     }
   }
-  const auto sum = [](const std::vector<int64_t>& values) {
-    return std::accumulate(values.begin(), values.end(), int64_t{0});
-  };
+  const auto sum = [](const auto& values) { return std::accumulate(values.begin(), values.end(), int64_t{0}); };
   EXPECT_EQ(counts["stream"], trace->gpu_ops.size());
   EXPECT_EQ(sums["stream"], sum(trace->gpu_ops.dur_ns));
   EXPECT_EQ(counts["operators"], trace->ops.size());

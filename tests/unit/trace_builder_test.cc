@@ -99,8 +99,8 @@ TEST(TraceBuilder, AnAppendedTraceKeepsItsRowsStringsDevicesAndTime) {
   EXPECT_EQ(trace.nvml_samples.device, (std::vector<int32_t>{-1, -1}));
   // Every row id of the part moved with its table, whichever it is.
   trace.for_each_table([&](const auto& table) {
-    table.for_each_column([&]<class T>(const FieldInfo& field, const std::vector<T>& column) {
-      if constexpr (is_row_id<T>) {
+    table.for_each_column([&]<class Column>(const FieldInfo& field, const Column& column) {
+      if constexpr (is_row_id<typename Column::value_type>) {
         if (column.empty()) return;
         ASSERT_EQ(column.size(), 2U) << table.info().name;
         EXPECT_EQ(column[1], column[0] == kNoRow ? Row{kNoRow} : Row{1}) << table.info().name << '.' << field.name;

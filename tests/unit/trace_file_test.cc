@@ -24,8 +24,8 @@ std::map<std::string, std::string> snapshot(const Trace& trace) {
   trace.for_each_table([&](const auto& table) {
     table.for_each_column([&](const FieldInfo& field, const auto& column) {
       using Value = typename std::decay_t<decltype(column)>::value_type;
-      columns[std::string(table.info().name) + "." + std::string(field.name)] =
-          std::string(reinterpret_cast<const char*>(column.data()), column.size() * sizeof(Value));
+      std::string& bytes = columns[std::string(table.info().name) + "." + std::string(field.name)];
+      for (const Value value : column) bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
     });
   });
   return columns;
