@@ -182,6 +182,7 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
 // it. What was recorded and is in no step is something else, as the passes before a graph is captured.
 bool runs_unseen(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   constexpr int64_t kCallsMin = 20, kPerStepMin = 2;
+  if (trace.recurring_calls.empty()) return false;
   const Steps& steps = trace.steps;
   std::vector<std::pair<int64_t, int64_t>> known;  // of the host; steps may overlap
   int64_t serving = 0;

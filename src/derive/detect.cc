@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "derive/detect_choices.h"
@@ -610,22 +611,32 @@ std::vector<StepDraft> detect_on_thread(const Sequence& seq, int32_t device, con
 std::vector<StepDraft> detect_steps(const Trace& trace, const LaunchOrder& order, const HostCalls& calls,
                                     const TokenEvents& events) {
   if (order.size() == 0) return {};
-  if (is_of_one_thread(order))
-    return detect_on_thread(make_sequence(trace, order, order.main_thread, nullptr, calls, events.samplings),
-                            order.device, events);
-  std::map<ThreadId, std::vector<Row>> launches;
+  const auto detected = [&](ThreadId thread, std::span<const GpuOpId> gpu, std::span<const int64_t> time_ns) {
+    return detect_on_thread(make_sequence(trace, calls, thread, gpu, time_ns, events.samplings), order.device, events);
+  };
+  if (is_of_one_thread(order)) return detected(order.main_thread, order.gpu, order.time_ns);
+  struct Launches {
+    std::vector<GpuOpId> gpu;
+    std::vector<int64_t> time_ns;
+  };
+  std::map<ThreadId, Launches> launches;
   // Nearly all of them.
-  launches[order.main_thread].reserve(
-      static_cast<size_t>(std::count(order.thread.begin(), order.thread.end(), order.main_thread)));
-  for (Row i = 0; i < order.size(); ++i) launches[order.thread[i]].push_back(i);
+  const auto of_main = static_cast<size_t>(std::count(order.thread.begin(), order.thread.end(), order.main_thread));
+  launches[order.main_thread].gpu.reserve(of_main);
+  launches[order.main_thread].time_ns.reserve(of_main);
+  for (size_t i = 0; i < order.size(); ++i) {
+    Launches& own = launches[order.thread[i]];
+    own.gpu.push_back(order.gpu[i]);
+    own.time_ns.push_back(order.time_ns[i]);
+  }
   std::vector<ThreadId> threads;
-  for (const auto& [thread, of_thread] : launches)
+  for (const auto& [thread, own] : launches)
     if (thread != order.main_thread) threads.push_back(thread);
   std::stable_sort(threads.begin(), threads.end(),
-                   [&](ThreadId a, ThreadId b) { return launches[a].size() > launches[b].size(); });
+                   [&](ThreadId a, ThreadId b) { return launches[a].gpu.size() > launches[b].gpu.size(); });
   const auto detected_on = [&](ThreadId thread) {
-    const std::vector<Row> own = std::move(launches[thread]);
-    return detect_on_thread(make_sequence(trace, order, thread, &own, calls, events.samplings), order.device, events);
+    const Launches own = std::move(launches[thread]);
+    return detected(thread, own.gpu, own.time_ns);
   };
   std::vector<StepDraft> steps = detected_on(order.main_thread);
   for (const ThreadId thread : threads) {

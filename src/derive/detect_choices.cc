@@ -157,19 +157,9 @@ void mark_samples(Sequence& seq, const std::vector<TokenEvent>& samplings) {
 
 }  // namespace
 
-Sequence make_sequence(const Trace& trace, const LaunchOrder& order, ThreadId thread, const std::vector<Row>* launches,
-                       const HostCalls& calls, const std::vector<TokenEvent>& samplings) {
-  Sequence seq{trace, calls, thread, order.gpu, order.time_ns, {}, {}, {}, {}};
-  if (launches != nullptr) {
-    seq.own_gpu.reserve(launches->size());
-    seq.own_time_ns.reserve(launches->size());
-    for (const Row i : *launches) {
-      seq.own_gpu.push_back(order.gpu[i]);
-      seq.own_time_ns.push_back(order.time_ns[i]);
-    }
-    seq.gpu = seq.own_gpu;
-    seq.time_ns = seq.own_time_ns;
-  }
+Sequence make_sequence(const Trace& trace, const HostCalls& calls, ThreadId thread, std::span<const GpuOpId> gpu,
+                       std::span<const int64_t> time_ns, const std::vector<TokenEvent>& samplings) {
+  Sequence seq{trace, calls, thread, gpu, time_ns, {}, {}};
   const StringId whole = whole_graph_name(trace);
   seq.heavy_before.resize(seq.size() + 1, 0);
   for (size_t i = 0; i < seq.size(); ++i) {

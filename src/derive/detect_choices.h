@@ -24,9 +24,6 @@ struct Sequence {
   std::span<const int64_t> time_ns;
   std::vector<uint32_t> heavy_before;  // GEMMs and attention before launch i; one longer than gpu
   std::vector<uint8_t> samples;        // 1: part of choosing the next token
-  // Of a thread that launched a part.
-  std::vector<GpuOpId> own_gpu;
-  std::vector<int64_t> own_time_ns;
 
   size_t size() const { return gpu.size(); }
   Category category(size_t i) const { return trace.gpu_links.category[gpu[i]]; }
@@ -37,10 +34,10 @@ struct Sequence {
   }
 };
 
-// `order` must outlive it. `launches`: those of the thread, in order, as numbers in `order`; null: all. `samplings`:
-// operators that choose tokens. Where there are none, kernels do that rules know; behind an output layer where a
-// library computes one, or as it is done there.
-Sequence make_sequence(const Trace& trace, const LaunchOrder& order, ThreadId thread, const std::vector<Row>* launches,
-                       const HostCalls& calls, const std::vector<TokenEvent>& samplings);
+// `gpu` and `time_ns`: what the thread launched, in order, and when; they must outlive it. `samplings`: operators that
+// choose tokens. Where there are none, kernels do that rules know; behind an output layer where a library computes one,
+// or as it is done there.
+Sequence make_sequence(const Trace& trace, const HostCalls& calls, ThreadId thread, std::span<const GpuOpId> gpu,
+                       std::span<const int64_t> time_ns, const std::vector<TokenEvent>& samplings);
 
 }  // namespace llmprof

@@ -340,9 +340,7 @@ TEST(Windows, AShortProgramEndsWithItsSteadyStepsRecorded) {
 TEST(Windows, AShortProgramHasStepsRecordedAndStepsAlone) {
   for (const int64_t step_ns : {3 * kMs, 8 * kMs, 30 * kMs}) {
     for (const int steps : {20, 40, 60}) {
-      Played::Costs costs;
-      costs.attach_ns = 10 * kMs;
-      Played program(costs);
+      Played program({.attach_ns = 10 * kMs});
       program.range("prompt", 400 * kMs, true, true);
       for (int i = 0; i < steps; ++i) program.range("decode", i == 0 ? 5 * step_ns : step_ns, i == 0, i == 0);
       EXPECT_GE(program.seen("decode").whole_steady, std::min(steps - 1, 20)) << step_ns;
@@ -353,9 +351,7 @@ TEST(Windows, AShortProgramHasStepsRecordedAndStepsAlone) {
 }
 
 TEST(Windows, APromptThatCameTwiceHoldsNothingOpen) {
-  Played::Costs costs;
-  costs.attach_ns = 10 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 10 * kMs});
   for (int request = 0; request < 3; ++request) {
     program.range("prompt", request == 0 ? 400 * kMs : 10 * kMs, request == 0, request == 0);
     for (int i = 0; i < 20; ++i) program.range("decode", request + i == 0 ? 44 * kMs : 8 * kMs);
@@ -366,9 +362,7 @@ TEST(Windows, APromptThatCameTwiceHoldsNothingOpen) {
 }
 
 TEST(Windows, OfAStageThatComesOnceInSomeStepsFewerAreWanted) {
-  Played::Costs costs;
-  costs.attach_ns = 3 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 3 * kMs});
   for (int batch = 0; batch < 15; ++batch) {
     program.range("encode", 6 * kMs);
     for (int i = 0; i < 4; ++i) program.range("decode", 2'400'000);
@@ -381,9 +375,7 @@ TEST(Windows, OfAStageThatComesOnceInSomeStepsFewerAreWanted) {
 
 // Prompts every ten steps: most steps of a run of sixty would be recorded until five of them have come.
 TEST(Windows, PromptsBetweenTenStepsLeaveStepsAlone) {
-  Played::Costs costs;
-  costs.attach_ns = 3 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 3 * kMs});
   for (int batch = 0; batch < 7; ++batch) {
     program.range("prompt", batch == 0 ? 500 * kMs : 28 * kMs, batch == 0, batch == 0);
     for (int i = 0; i < (batch == 0 ? 3 : 10); ++i)
@@ -397,9 +389,7 @@ TEST(Windows, PromptsBetweenTenStepsLeaveStepsAlone) {
 // A range around each request, of a third of a second or less, with its prompt and its answers in ranges of their own:
 // five requests would be half of a short program.
 TEST(Windows, RangesAroundRequestsLeaveMostRequestsAlone) {
-  Played::Costs costs;
-  costs.attach_ns = 3 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 3 * kMs});
   for (int request = 0; request < 9; ++request)
     program.around("trial", [&] {
       program.range("context", request == 0 ? 280 * kMs : 25 * kMs, request == 0, request == 0);
@@ -415,9 +405,7 @@ TEST(Windows, RangesAroundRequestsLeaveMostRequestsAlone) {
 // Prompts of ever new lengths load code until the program is over.
 TEST(Windows, PromptsThatNeverBecomeSteadyLeaveStepsAlone) {
   for (const bool around : {false, true}) {
-    Played::Costs costs;
-    costs.attach_ns = 3 * kMs;
-    Played program(costs);
+    Played program({.attach_ns = 3 * kMs});
     for (int request = 0; request < 8; ++request) {
       const auto work = [&] {
         program.range("opening", request == 0 ? 450 * kMs : (40 + request % 3 * 10) * kMs, request == 0, true);
@@ -433,11 +421,9 @@ TEST(Windows, PromptsThatNeverBecomeSteadyLeaveStepsAlone) {
   }
 }
 
-// Likewise without ranges: prompts are told by products, steps by their graph.
+// Likewise without ranges: prompts are known by their products, steps by their graph.
 TEST(Windows, ProductsOfPromptsThatLoadCodeLeaveGraphsAlone) {
-  Played::Costs costs;
-  costs.attach_ns = 3 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 3 * kMs});
   for (int question = 0; question < 9; ++question) {
     program.step("prompt", [&] {
       program.disturb();
@@ -455,9 +441,7 @@ TEST(Windows, ProductsOfPromptsThatLoadCodeLeaveGraphsAlone) {
 
 // Layers in ranges are not steps, whatever waits between them.
 TEST(Windows, RangesAroundStepsThatHoldLayersAreTheSteps) {
-  Played::Costs costs;
-  costs.attach_ns = 3 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 3 * kMs});
   for (int step = 0; step < 80; ++step) {
     program.around("decode", [&] {
       for (int layer = 0; layer < 16; ++layer) program.range("layer", step == 0 ? 20 * kMs : kMs, step == 0, step == 0);
@@ -518,9 +502,7 @@ TEST(Windows, PiecewiseGraphsAreNoStepsOfTheirOwn) {
 
 // As eager PyTorch without ranges: calls of some shapes in each layer, one at the end; a cache that grows has its own.
 TEST(Windows, CallsInEachLayerAreNoSteps) {
-  Played::Costs costs;
-  costs.attach_ns = 10 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 10 * kMs});
   const auto forward = [&](uint64_t tokens, uint64_t length, int64_t layer_ns) {
     for (int layer = 0; layer < 32; ++layer) {
       for (uint64_t call = 1; call <= 4; ++call)
@@ -546,9 +528,7 @@ TEST(Windows, CallsInEachLayerAreNoSteps) {
 // pause.
 TEST(Windows, ProductsOfAColdStepDoNotEndTheWindow) {
   for (const bool late_wait : {false, true}) {
-    Played::Costs costs;
-    costs.attach_ns = 10 * kMs;
-    Played program(costs);
+    Played program({.attach_ns = 10 * kMs});
     program.start_clock();
     program.idle(1300 * kMs);  // weights are made
     for (int pass = 0; pass < 2; ++pass)
@@ -570,9 +550,7 @@ TEST(Windows, ProductsOfAColdStepDoNotEndTheWindow) {
 
 // Whose eager steps were recorded before it made a graph of one.
 TEST(Windows, AGraphThatIsMadeInAPauseOpensAWindow) {
-  Played::Costs costs;
-  costs.attach_ns = 10 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 10 * kMs});
   const auto eager = [&] { program.layers(KeyKind::kRecurring, 8, 24, kMs / 2); };
   for (int i = 0; i < 30; ++i) program.step("eager", eager);
   program.idle(100 * kMs);
@@ -586,9 +564,7 @@ TEST(Windows, AGraphThatIsMadeInAPauseOpensAWindow) {
 // Whose products of few eager steps have come often enough already when it does, some of them while it still records.
 TEST(Windows, AGraphThatIsMadeWhileRecordingIsWaitedFor) {
   for (const int64_t upload_ns : {20 * kMs, 150 * kMs, 900 * kMs}) {
-    Played::Costs costs;
-    costs.attach_ns = 10 * kMs;
-    Played program(costs);
+    Played program({.attach_ns = 10 * kMs});
     program.start_clock();
     program.idle(1300 * kMs);  // weights are made
     for (int step = 0; step < 3; ++step)
@@ -630,9 +606,7 @@ TEST(Windows, GraphsThatAreMadeAllTheTimeStayWithinTheBudget) {
 }
 
 TEST(Windows, EveryGraphThatIsInUseIsRecorded) {
-  Played::Costs costs;
-  costs.attach_ns = 0;
-  Played program(costs);
+  Played program({.attach_ns = 0});
   // Two sizes of batch in turns, three to one, in ranges of one text.
   for (int i = 0; i < 120; ++i) {
     program.event(KeyKind::kRecurring, i % 4 == 0 ? 52 : 50, 0);
@@ -688,9 +662,7 @@ TEST(Windows, CallsOfTheFirstPassDoNotEndTheWindow) {
 }
 
 TEST(Windows, OneIntervalBetweenPromptsIsNoPromise) {
-  Played::Costs costs;
-  costs.attach_ns = 10 * kMs;
-  Played program(costs);
+  Played program({.attach_ns = 10 * kMs});
   program.range("prompt", 300 * kMs, true, true);
   for (int i = 0; i < 4; ++i) program.range("decode", 20 * kMs, true, i < 2);
   program.idle(40 * kMs);
@@ -855,9 +827,7 @@ TEST(Windows, ARangeAroundAllTokensHoldsNothingOpen) {
 }
 
 TEST(Windows, AStageThatWasNeverSeenIsRecordedWhenItComes) {
-  Played::Costs costs;
-  costs.attach_ns = 0;
-  Played program(costs);
+  Played program({.attach_ns = 0});
   for (int i = 0; i < 110; ++i) program.range("decode", 20 * kMs);
   ASSERT_FALSE(program.records());
   program.range("evaluate", 100 * kMs);
