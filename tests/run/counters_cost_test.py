@@ -21,7 +21,7 @@ class CountersCost(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="llmprof-counters-cost-test-") as folder:
             summary = pathlib.Path(folder) / "summary.json"
             command = [sys.executable, "-B", str(ROOT / "benchmarks/counters_cost.py"), "--llmprof", OPTIONS.binary,
-                       "--target", str(ROOT / "tests/run/counters_cost_stand_in.py"), "--rounds", "4", "--seconds", "0.2",
+                       "--target", str(ROOT / "tests/run/counters_cost_stand_in.py"), "--rounds", "4", "--seconds", "0.5",
                        "--settle", "0.2", "--state", f"{folder}/state.json", "--summary", str(summary), *words]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
             self.assertNotIn("Traceback", done.stderr, done.stderr)
