@@ -52,9 +52,26 @@ std::string_view in_words(DiffPart part) {
   return "streams and events, gaps on the GPU, other calls";
 }
 
+FollowsClock follows_clock(Bound bound) {
+  if (bound == Bound::kCompute) return FollowsClock::kWholly;
+  return bound == Bound::kLatency ? FollowsClock::kPartly : FollowsClock::kNo;
+}
+
+// The same kernel may be bound by one thing in a prompt and by another in a token, or with another shape.
+std::map<std::string, FollowsClock> follows_clock(const Report& report, const StepGroup& group) {
+  std::map<std::string, FollowsClock> out;
+  for (const KernelRecord& row : report.kernels_topk) {
+    if (!row.bound || row.stage != group.stage || row.device != group.device) continue;
+    const FollowsClock follows = follows_clock(*row.bound);
+    const auto [at, first] = out.emplace(row.name, follows);
+    if (!first && at->second != follows) at->second = FollowsClock::kPartly;
+  }
+  return out;
+}
+
 }  // namespace
 
-// A run's replay, its steps by call, and what of its kernels follows the clock.
+// A run's replay, and its steps by call.
 struct PreparedRun {
   const Run& run;
   replay::StepReplay replay;
@@ -62,7 +79,6 @@ struct PreparedRun {
   std::unique_ptr<replay::RecorderCostModel> costs;
   std::unique_ptr<replay::Recording> recording;
   std::vector<std::vector<ApiCallId>> calls;
-  std::map<std::string, bool> follows_clock;
 
   explicit PreparedRun(const Run& of) : run(of), replay(of.trace) {
     if (of.report.device && is_live_recording(of.trace)) costs_measured = of.report.device->recorder_ns;
@@ -70,13 +86,11 @@ struct PreparedRun {
         costs_measured, of.report.overhead ? of.report.overhead->calls_factor.value_or(1) : 1);
     recording = std::make_unique<replay::Recording>(replay, *costs);
     calls = calls_by_step(*recording);
-    for (const KernelRecord& row : of.report.kernels_topk)
-      if (row.bound) follows_clock[row.name] |= *row.bound == Bound::kCompute || *row.bound == Bound::kLatency;
   }
 
   Replayable as_replayable(const StepGroup& group, bool without_recorder) const {
     Replayable out{recording.get(),    &replay,      replay::Durations(replay.timeline()),
-                   replay.latencies(), std::nullopt, &follows_clock};
+                   replay.latencies(), std::nullopt, follows_clock(run.report, group)};
     if (without_recorder) take_recorder_out(replay.timeline(), *costs, out.durations, out.latencies);
     for (const StageTiming& stage : run.report.stages)
       if (stage.name == group.stage && stage.device == group.device) out.sm_clock_mhz = stage.sm_clock_mhz;

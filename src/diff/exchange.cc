@@ -14,10 +14,10 @@ namespace {
 constexpr double kClockMoved = 0.005;
 constexpr const char* kNoPlace = "between CUDA calls";
 
-bool follows_clock(const Replayable& own, GpuOpId op) {
-  if (own.follows_clock == nullptr || own.trace().gpu_ops.kind[op] != GpuOpKind::kKernel) return false;
-  const auto found = own.follows_clock->find(std::string(own.trace().text(own.trace().gpu_ops.name[op])));
-  return found != own.follows_clock->end() && found->second;
+FollowsClock follows_clock(const Replayable& own, GpuOpId op) {
+  if (own.trace().gpu_ops.kind[op] != GpuOpKind::kKernel) return FollowsClock::kNo;
+  const auto found = own.follows_clock.find(std::string(own.trace().text(own.trace().gpu_ops.name[op])));
+  return found != own.follows_clock.end() ? found->second : FollowsClock::kNo;
 }
 
 std::string name_of_op(const Trace& trace, GpuOpId op) { return std::string(trace.text(trace.gpu_ops.name[op])); }
@@ -207,8 +207,18 @@ void Exchange::add_alone(const Replayable& own, ApiCallId call, Edits& edits, do
         sign * static_cast<double>(std::max<int64_t>(own.durations.call_ns[call], 1)), counted);
 }
 
-double Exchange::clock_factor(const Replayable& own, GpuOpId op, double factor) const {
-  return follows_clock(own, op) ? factor : 1;
+// How many times as long it takes at the other side's clock; `factor` if all of it follows.
+double Exchange::clock_factor(const Replayable& own, GpuOpId op, double to_ns, double factor) {
+  const double now = static_cast<double>(own.durations.op_ns[op]);
+  switch (follows_clock(own, op)) {
+    case FollowsClock::kWholly:
+      return factor;
+    case FollowsClock::kPartly:  // as much of what it became as another clock can have made
+      return now > 0 ? std::clamp(to_ns / now, std::min(1.0, factor), std::max(1.0, factor)) : 1;
+    case FollowsClock::kNo:
+      break;
+  }
+  return 1;
 }
 
 void Exchange::change_one(const Replayable& own, GpuOpId op, double to_ns, double clock, DiffPart part, Edits& edits) {
@@ -223,8 +233,8 @@ void Exchange::change_op(GpuOpId a, double to_a_ns, GpuOpId b, double to_b_ns, D
     clock = *a_.sm_clock_mhz / *b_.sm_clock_mhz;
     if (std::abs(clock - 1) < kClockMoved) clock = 1;
   }
-  if (a != kNoRow) change_one(a_, a, to_a_ns, clock_factor(a_, a, clock), part, edits_a_);
-  if (b != kNoRow) change_one(b_, b, to_b_ns, clock_factor(b_, b, 1 / clock), part, edits_b_);
+  if (a != kNoRow) change_one(a_, a, to_a_ns, clock_factor(a_, a, to_a_ns, clock), part, edits_a_);
+  if (b != kNoRow) change_one(b_, b, to_b_ns, clock_factor(b_, b, to_b_ns, 1 / clock), part, edits_b_);
 }
 
 void Exchange::add_ops(const AlignedStep& aligned, bool counted) {

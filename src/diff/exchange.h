@@ -18,14 +18,18 @@ namespace llmprof::diff {
 using PartSet = uint32_t;  // one bit for each DiffPart
 constexpr PartSet bit_of(DiffPart part) { return PartSet{1} << static_cast<uint32_t>(part); }
 
-// One side: its recording, and what of it is taken for constant. All must outlive the exchange.
+// Whether a kernel's time goes with the SM clock, by what bounds it: arithmetic does, reading memory does not, and of
+// short ones and those far from every roof some part does, of which only both sides together tell how much.
+enum class FollowsClock : uint8_t { kNo, kPartly, kWholly };
+
+// One side: its recording, and what of it is taken for constant. What is pointed to must outlive the exchange.
 struct Replayable {
   const replay::Recording* recording = nullptr;
   const replay::StepReplay* replay = nullptr;
   replay::Durations durations;  // without the recorder, where that is known
   replay::Latencies latencies;
   OptDouble sm_clock_mhz;
-  const std::map<std::string, bool>* follows_clock = nullptr;  // by kernel: whether its time does (by what bounds it)
+  std::map<std::string, FollowsClock> follows_clock;  // by kernel of the stage
   const Trace& trace() const { return recording->trace(); }
 };
 
@@ -110,7 +114,7 @@ class Exchange {
                    std::vector<Changed> Edits::*where);
   void change_op(GpuOpId a, double to_a_ns, GpuOpId b, double to_b_ns, DiffPart part);
   void change_one(const Replayable& own, GpuOpId op, double to_ns, double clock, DiffPart part, Edits& edits);
-  double clock_factor(const Replayable& own, GpuOpId op, double factor) const;
+  static double clock_factor(const Replayable& own, GpuOpId op, double to_ns, double factor);
   void count(DiffPart part, const std::string& name, double ns, bool counted);
   replay::Latencies latencies_with(const Replayable& own, const Replayable& other, PartSet set) const;
   static replay::Durations durations_with(const Replayable& own, const Edits& edits, PartSet set, PartSet without);
