@@ -37,6 +37,9 @@ std::string warnings(const Report& report, const RenderOptions& options, const I
     out += wrap_text(ink.accent("warning:") + " the recording is not whole, and figures are of what could be read: " +
                          printable(report.diagnostics.front().text),
                      options.width, "  ", "      ");
+  for (const DiagnosticRecord& row : report.diagnostics)
+    if (row.key == DiagnosticId::kUnfinishedSpool)
+      out += wrap_text("note: " + printable(row.text), options.width, "  ", "      ");
   if (report.device)
     for (const std::string& remark : report.device->remarks)
       out += wrap_text("note: " + printable(remark) + ".", options.width, "  ", "      ");

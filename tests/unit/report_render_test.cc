@@ -333,6 +333,19 @@ TEST(Text, DoubtsAboutTheDeviceStandAtTheTop) {
   EXPECT_LT(text.find("note: \"h200\" is taken to be H200-SXM-141GB"), text.find("TTFT")) << text;
 }
 
+TEST(Text, ARecordingThatEndsEarlySaysSoAtTheTop) {
+  Report report = full_report();
+  const auto top = [&] {
+    const std::string text = render_text(report, {});
+    return text.substr(0, text.find("change first"));
+  };
+  EXPECT_EQ(top().find("without closing"), std::string::npos);
+  DiagnosticRecord& row = report.diagnostics.emplace_back();
+  row.key = DiagnosticId::kUnfinishedSpool;
+  row.text = "a process ended without closing its recording";
+  EXPECT_NE(top().find("note: a process ended without closing"), std::string::npos);
+}
+
 TEST(Text, WarmUpIsALineOfItsOwnAndInNoOtherTable) {
   Report report = full_report();
   EXPECT_EQ(render_text(report, {}).find("[warm-up]"), std::string::npos);
