@@ -55,16 +55,16 @@ class PassCalls {
 };
 
 // The code that fetches the results of a thread's steps, of each kind of them; those in `but` say nothing of it.
-std::set<StringId> codes_that_end(const HostWaits& waits, const std::vector<StepDraft>& steps, ThreadId thread,
-                                  const std::map<size_t, int64_t>& but) {
-  std::map<StageKind, std::vector<int64_t>> ends_ns;
+std::vector<StringId> codes_that_end(const Trace& trace, const HostWaits& waits, const std::vector<StepDraft>& steps,
+                                     ThreadId thread, const std::map<size_t, int64_t>& but) {
+  std::map<StageKind, std::vector<TimeSpan>> windows;
   for (size_t i = 0; i < steps.size(); ++i)
     if (is_recorded_step(steps[i]) && steps[i].thread == thread && but.count(i) == 0)
-      ends_ns[steps[i].kind].push_back(steps[i].window_end_ns);
+      windows[steps[i].kind].push_back({steps[i].window_start_ns, steps[i].window_end_ns});
   std::set<StringId> out;
-  for (const auto& [kind, ends] : ends_ns)
-    if (const std::optional<StringId> code = stack_that_ends(waits, ends)) out.insert(*code);
-  return out;
+  for (const auto& [kind, spans] : windows)
+    for (const StringId code : stacks_that_end(trace, waits, spans)) out.insert(code);
+  return {out.begin(), out.end()};
 }
 
 }  // namespace
@@ -74,22 +74,19 @@ void drop_cut_beginnings(const Trace& trace, const RecordedSpans& recorded, std:
   const std::map<size_t, int64_t> firsts = first_steps(recorded, steps);
   if (firsts.empty()) return;
   const PassCalls calls(trace);
-  std::map<ThreadId, std::pair<HostWaits, std::set<StringId>>> threads;
+  std::map<ThreadId, std::pair<HostWaits, std::vector<StringId>>> threads;
   std::vector<size_t> cut;
   for (const auto& [i, recorded_from_ns] : firsts) {
     const ThreadId thread = steps[i].thread;
     auto known = threads.find(thread);
     if (known == threads.end()) {
       HostWaits waits(trace, {thread});
-      std::set<StringId> codes = codes_that_end(waits, steps, thread, firsts);
+      std::vector<StringId> codes = codes_that_end(trace, waits, steps, thread, firsts);
       known = threads.emplace(thread, std::pair(std::move(waits), std::move(codes))).first;
     }
     const auto& [waits, codes] = known->second;
-    int64_t fetched_ns = -1;
-    for (const StringId code : codes)
-      if (const HostWaits::Wait* const wait = waits.last_in(-1, recorded_from_ns, code))
-        fetched_ns = std::max(fetched_ns, wait->end_ns);
-    if (fetched_ns >= 0 && calls.any_in(thread, fetched_ns, recorded_from_ns)) cut.push_back(i);
+    const HostWaits::Wait* const fetched = codes.empty() ? nullptr : waits.last_in(-1, recorded_from_ns, codes);
+    if (fetched != nullptr && calls.any_in(thread, fetched->end_ns, recorded_from_ns)) cut.push_back(i);
   }
   for (const size_t i : cut) steps[i].launches = 0;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/statistics.h"
@@ -11,6 +13,7 @@ namespace {
 
 constexpr size_t kStepsMin = 3, kEndsMin = 2;
 constexpr double kNearlyAll = 0.9;
+constexpr int64_t kBeforeNs = 20'000, kBehindNs = HostWaits::kBehindNs;  // that a wait ends beside a step's window
 
 StringId most_frequent(const std::map<StringId, size_t>& counts) {
   return std::max_element(counts.begin(), counts.end(),
@@ -28,12 +31,18 @@ HostWaits::HostWaits(const Trace& trace, const std::vector<ThreadId>& threads) {
   std::stable_sort(waits_.begin(), waits_.end(), [](const Wait& a, const Wait& b) { return a.end_ns < b.end_ns; });
 }
 
-const HostWaits::Wait* HostWaits::last_in(int64_t from_ns, int64_t to_ns, std::optional<StringId> stack) const {
+const HostWaits::Wait* HostWaits::last_in(int64_t from_ns, int64_t to_ns, std::span<const StringId> stacks) const {
   std::vector<Wait>::const_iterator at = std::upper_bound(
       waits_.begin(), waits_.end(), to_ns, [](int64_t time, const Wait& wait) { return time < wait.end_ns; });
   while (at != waits_.begin() && (--at)->end_ns > from_ns)
-    if (!stack || at->stack == *stack) return &*at;
+    if (stacks.empty() || std::binary_search(stacks.begin(), stacks.end(), at->stack)) return &*at;
   return nullptr;
+}
+
+std::vector<StringId> HostWaits::stacks() const {
+  std::set<StringId> out;
+  for (const Wait& wait : waits_) out.insert(wait.stack);
+  return {out.begin(), out.end()};
 }
 
 const HostWaits::Wait* HostWaits::first_behind(int64_t time_ns) const {
@@ -42,10 +51,9 @@ const HostWaits::Wait* HostWaits::first_behind(int64_t time_ns) const {
   return at != waits_.end() ? &*at : nullptr;
 }
 
+namespace {
+
 std::optional<StringId> stack_that_ends(const HostWaits& waits, const std::vector<int64_t>& ends_ns) {
-  // The window ends with the driver's call, the wait with the runtime's around it, or with the one behind a copy that
-  // has waited: 12 to 30 us later on a slow host.
-  constexpr int64_t kBeforeNs = 20'000, kBehindNs = 100'000;
   std::map<StringId, size_t> counts;
   for (const int64_t end_ns : ends_ns)
     if (const HostWaits::Wait* wait = waits.last_in(end_ns - kBeforeNs, end_ns + kBehindNs)) ++counts[wait->stack];
@@ -54,6 +62,65 @@ std::optional<StringId> stack_that_ends(const HostWaits& waits, const std::vecto
   const bool ends = counts[stack] >= kEndsMin &&
                     static_cast<double>(counts[stack]) >= kNearlyAll * static_cast<double>(ends_ns.size());
   return ends ? std::optional(stack) : std::nullopt;
+}
+
+// The innermost frames that two stacks have in common, of frames joined by " < ".
+std::string_view common_frames(std::string_view a, std::string_view b) {
+  constexpr std::string_view kJoin = " < ";
+  size_t common = 0;
+  for (size_t from = 0; from < a.size();) {
+    const size_t end = std::min(a.find(kJoin, from), a.size());
+    if (b.substr(0, end) != a.substr(0, end) || (b.size() > end && b.substr(end, kJoin.size()) != kJoin)) break;
+    common = end;
+    from = end + kJoin.size();
+  }
+  return a.substr(0, common);
+}
+
+// Of the innermost frames of the stack that ends the latest step, as many as nearly all steps end with, two at the
+// least: all stacks that begin with them.
+std::vector<StringId> stacks_with_common_frames(const Trace& trace, const HostWaits& waits,
+                                                const std::vector<TimeSpan>& steps) {
+  std::vector<std::string_view> ending;
+  for (const TimeSpan& step : steps)
+    if (const HostWaits::Wait* wait = waits.last_in(step.end_ns - kBeforeNs, step.end_ns + kBehindNs))
+      ending.push_back(trace.text(wait->stack));
+  if (ending.size() < kEndsMin) return {};
+  std::map<std::string_view, size_t> counts;  // by frames in common with the latest
+  for (const std::string_view stack : ending) ++counts[common_frames(ending.back(), stack)];
+  const auto enough = [&](size_t count) {
+    return count >= kEndsMin && static_cast<double>(count) >= kNearlyAll * static_cast<double>(steps.size());
+  };
+  std::string_view frames;
+  size_t count = 0;
+  for (auto longest = counts.rbegin(); longest != counts.rend() && !enough(count); ++longest) {
+    frames = longest->first;
+    count += longest->second;
+  }
+  if (!enough(count) || frames.find(" < ") == std::string_view::npos) return {};
+  std::vector<StringId> out;
+  for (const StringId stack : waits.stacks())
+    if (common_frames(frames, trace.text(stack)) == frames) out.push_back(stack);
+  size_t once = 0;
+  for (const TimeSpan& step : steps) {
+    const int64_t from_ns = step.start_ns + kBehindNs;  // behind what ended the step before
+    const HostWaits::Wait* const last = waits.last_in(from_ns, step.end_ns + kBehindNs, out);
+    once += last != nullptr && waits.last_in(from_ns, last->end_ns - 1, out) == nullptr ? 1 : 0;
+  }
+  return enough(once) ? out : std::vector<StringId>();
+}
+
+}  // namespace
+
+std::vector<StringId> stacks_that_end(const Trace& trace, const HostWaits& waits, const std::vector<TimeSpan>& steps) {
+  std::vector<int64_t> ends_ns;
+  for (const TimeSpan& step : steps) ends_ns.push_back(step.end_ns);
+  if (const std::optional<StringId> one = stack_that_ends(waits, ends_ns)) return {*one};
+  if (steps.empty()) return {};
+  if (const std::optional<StringId> one = stack_that_ends(waits, {ends_ns.begin() + 1, ends_ns.end()})) return {*one};
+  std::vector<StringId> several = stacks_with_common_frames(trace, waits, steps);
+  if (several.empty()) several = stacks_with_common_frames(trace, waits, {steps.begin() + 1, steps.end()});
+  return several;
 }
 
 namespace {

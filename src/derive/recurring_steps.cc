@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/statistics.h"
+#include "derive/annotate.h"
 #include "derive/host_waits.h"
 #include "derive/product_rows.h"
 #include "derive/windows.h"
@@ -43,21 +44,37 @@ struct HostEvents {
 struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
   std::map<uint64_t, size_t> once;  // steps in which a key came once; of waits the one that ends steps alone
-  std::set<uint64_t> keys;          // all that came
+  std::set<uint64_t> once_in_first;
+  std::set<uint64_t> keys;  // all that came
   uint64_t anchor = 0;
   bool any_own_key = false;        // instead of one anchor: any key that is not of another stage
   std::set<uint64_t> not_anchors;  // then: those of the others
-  std::optional<StringId> ends;    // code whose wait ends the window
+  std::vector<StringId> ends;      // code whose wait ends the window, in order
   int64_t tail_ns = 0;             // where there is none: from the anchor to the end of the window
   int64_t lead_ns = 0;             // from the beginning of the window to the product that the pass begins with
   bool known = false;              // its steps are, by the anchor
+  std::string range;               // whose occurrences hold several of its steps each; empty: none
+  std::vector<TimeSpan> ranges;    // they, by time
 
-  bool ends_with(const HostEvent& event) const {
-    return any_own_key ? !event.waits && not_anchors.count(event.key) == 0 : event.key == anchor;
+  // The occurrence at that time; null: there is none.
+  const TimeSpan* range_at(int64_t time_ns) const {
+    auto at = std::upper_bound(ranges.begin(), ranges.end(), time_ns,
+                               [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
+    return at != ranges.begin() && (--at)->end_ns > time_ns ? &*at : nullptr;
   }
-  bool is_end(uint64_t key) const { return ends && key == key_of(*ends); }
-  bool most(size_t count, size_t least) const {
-    return steps.size() >= least && static_cast<double>(count) >= kMostSteps * static_cast<double>(steps.size());
+  bool ends_with(const HostEvent& event) const {
+    if (!range.empty() && range_at(event.time_ns) == nullptr) return false;
+    return any_own_key ? !event.waits && not_anchors.count(event.key) == 0 : common(event.key) == anchor;
+  }
+  bool is_end(uint64_t key) const {
+    return std::any_of(ends.begin(), ends.end(), [key](StringId stack) { return key == key_of(stack); });
+  }
+  // Of several stacks of one code the first stands for all.
+  uint64_t common(uint64_t key) const { return is_end(key) ? key_of(ends.front()) : key; }
+  // The first may be a warm-up, which calls something else: it counts where it is like the others.
+  bool most(size_t count, bool in_first, size_t least) const {
+    const size_t of = steps.size() - (in_first ? 0 : 1);
+    return of >= least && static_cast<double>(count) >= kMostSteps * static_cast<double>(of);
   }
 };
 using Stages = std::map<std::string, StageEvents>;
@@ -91,23 +108,27 @@ StageKind kind_of(const StageEvents& stage, const std::vector<StepDraft>& drafts
 }
 
 // Whether the code that fetches results tells the steps of two stages apart.
-bool told_by_waits(const StageEvents& a, const StageEvents& b) { return a.ends && b.ends && *a.ends != *b.ends; }
+bool told_by_waits(const StageEvents& a, const StageEvents& b) {
+  const auto ends_b = [&b](StringId stack) { return std::binary_search(b.ends.begin(), b.ends.end(), stack); };
+  return !a.ends.empty() && !b.ends.empty() && std::none_of(a.ends.begin(), a.ends.end(), ends_b);
+}
 
-void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage,
+void count_keys(const Trace& trace, const HostEvents& events, const std::vector<StepDraft>& drafts, StageEvents& stage,
                 PromptsByRows& prompts) {
-  std::vector<int64_t> ends_ns;
-  for (const DraftIndex i : stage.steps) ends_ns.push_back(drafts[i].window_end_ns);
-  stage.ends = stack_that_ends(events.waits, ends_ns);
-  // The first may be a warm-up, which is called from another line.
-  if (!stage.ends && !ends_ns.empty()) stage.ends = stack_that_ends(events.waits, {ends_ns.begin() + 1, ends_ns.end()});
+  std::vector<TimeSpan> windows;
+  for (const DraftIndex i : stage.steps) windows.push_back({drafts[i].window_start_ns, drafts[i].window_end_ns});
+  stage.ends = stacks_that_end(trace, events.waits, windows);
   for (const DraftIndex i : stage.steps) {
     const auto [first, last] = within(events.recurring, drafts[i].begin_ns, drafts[i].end_ns);
     std::map<uint64_t, size_t> counts;
     for (size_t e = first; e < last; ++e)
-      if (!events.recurring[e].waits || stage.is_end(events.recurring[e].key)) ++counts[events.recurring[e].key];
+      if (!events.recurring[e].waits || stage.is_end(events.recurring[e].key))
+        ++counts[stage.common(events.recurring[e].key)];
     for (const auto& [key, count] : counts) {
       stage.keys.insert(key);
-      if (count == 1) ++stage.once[key];
+      if (count != 1) continue;
+      ++stage.once[key];
+      if (i == stage.steps.front()) stage.once_in_first.insert(key);
     }
     // Its launches end where the next known step begins, which may be unrecorded passes later.
     const int64_t last_ns = std::min(drafts[i].end_ns - 1, drafts[i].window_end_ns);
@@ -119,9 +140,11 @@ void count_keys(const HostEvents& events, const std::vector<StepDraft>& drafts, 
 // nor waits tell from it.
 void choose_anchor(const Stages& stages, bool rows_tell, const std::vector<StepDraft>& drafts, StageEvents& stage) {
   size_t best = 0;
+  bool best_in_first = false;
   const bool generating = generates(kind_of(stage, drafts));
   const auto told_apart = [&](const StageEvents& other) {
-    return (rows_tell && generates(kind_of(other, drafts)) != generating) || told_by_waits(stage, other);
+    return (!stage.range.empty() && !other.range.empty() && stage.range != other.range) ||
+           (rows_tell && generates(kind_of(other, drafts)) != generating) || told_by_waits(stage, other);
   };
   for (const auto& [key, count] : stage.once) {
     const bool others = std::any_of(stages.begin(), stages.end(), [&, k = key, n = count](const auto& other) {
@@ -131,12 +154,13 @@ void choose_anchor(const Stages& stages, bool rows_tell, const std::vector<StepD
     });
     if (others || count <= best) continue;
     // Where a product or a graph will do (keys of waits come last), the wait only says when the step ends.
-    if (stage.is_end(key) && stage.most(best, kPromptsMin)) continue;
+    if (stage.is_end(key) && stage.most(best, best_in_first, kPromptsMin)) continue;
     best = count;
+    best_in_first = stage.once_in_first.count(key) > 0;
     stage.anchor = key;
   }
-  const bool prompts = (rows_tell || stage.ends) && kind_of(stage, drafts) == StageKind::kPrefill;
-  stage.known = stage.most(best, prompts ? kPromptsMin : kStepsMin);
+  const bool prompts = (rows_tell || !stage.ends.empty()) && kind_of(stage, drafts) == StageKind::kPrefill;
+  stage.known = stage.most(best, best_in_first, prompts ? kPromptsMin : kStepsMin);
   if (stage.known || !prompts) return;
   // Logits of every token of a prompt: a product of another shape for each length.
   for (const auto& [name, other] : stages)
@@ -144,7 +168,7 @@ void choose_anchor(const Stages& stages, bool rows_tell, const std::vector<StepD
   size_t own = 0;
   for (const auto& [key, count] : stage.once)
     own += stage.not_anchors.count(key) == 0 && !stage.is_end(key) ? count : 0;
-  stage.any_own_key = stage.known = own <= stage.steps.size() && stage.most(own, kPromptsMin);
+  stage.any_own_key = stage.known = own <= stage.steps.size() && stage.most(own, true, kPromptsMin);
 }
 
 // How long steps go on behind the anchor, and how long they last before their first product: of the quicker half, which
@@ -156,6 +180,7 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
   };
   std::vector<Edges> edges;
   size_t outside = 0;
+  const int64_t slack_ns = stage.is_end(stage.anchor) ? HostWaits::kBehindNs : 0;
   for (const DraftIndex i : stage.steps) {
     const StepDraft& draft = drafts[i];
     const auto [first, last] = within(events.recurring, draft.begin_ns, draft.end_ns);
@@ -170,7 +195,7 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
     const Product product = events.rows.within(draft.begin_ns, anchor_ns);
     edges.push_back({draft.window_end_ns - draft.window_start_ns,
                      product.rows >= 0 ? product.time_ns - draft.window_start_ns : 0, draft.window_end_ns - anchor_ns});
-    if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns) ++outside;
+    if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns + slack_ns) ++outside;
   }
   stage.known = !edges.empty() && static_cast<double>(outside) <= (1 - kMostSteps) * static_cast<double>(edges.size());
   if (!stage.known) return;
@@ -189,8 +214,10 @@ StepDraft unseen_step(const StepDraft& like, int64_t start_ns, int64_t end_ns) {
   StepDraft draft;
   draft.device = like.device;
   draft.thread = like.thread;
+  draft.source = like.source;
   draft.kind = like.kind;
   draft.kind_known = like.kind_known;
+  draft.split = like.split;
   draft.stage = like.stage;
   draft.unseen = true;
   draft.begin_ns = draft.host_start_ns = draft.window_start_ns = start_ns;
@@ -321,7 +348,7 @@ class Passes {
   }
   // When the pass with this event ended, if it is one of the stage and the next one's event comes at next_ns.
   std::optional<int64_t> end_of(size_t e, int64_t next_ns, const StageEvents& stage) const {
-    if (!stage.ends) return time_ns(e) + stage.tail_ns;
+    if (stage.ends.empty()) return time_ns(e) + stage.tail_ns;
     const HostWaits::Wait* const wait = events_.waits.last_in(time_ns(e), next_ns - 1, stage.ends);
     return wait != nullptr ? std::optional(wait->end_ns) : std::nullopt;
   }
@@ -336,14 +363,16 @@ class Passes {
   std::optional<TimeSpan> span_of(size_t e, int64_t end_ns, const Product& product, const StageEvents& stage) const {
     const bool follows = last_ != kNone && last_end_ns_;
     const int64_t before_ns = follows ? *last_end_ns_ : 0;
+    const TimeSpan* const range = stage.range_at(time_ns(e));
+    const int64_t range_ns = range != nullptr ? range->start_ns : std::numeric_limits<int64_t>::min();
     if (generates(kind_of(stage, drafts_))) {
       if (!follows || !all_known(last_ + 1, e, stage, &last_stage_->second)) return {};
-      return TimeSpan{before_ns, end_ns};
+      return TimeSpan{std::max(before_ns, range_ns), end_ns};
     }
     if (!prompts_told_ || product.rows < 0) return {};
     const auto [first, last] = within(events_.recurring, product.time_ns, time_ns(e));
     if (!all_known(first, last, stage, nullptr)) return {};
-    const int64_t start_ns = product.time_ns - stage.lead_ns;
+    const int64_t start_ns = std::max(product.time_ns - stage.lead_ns, range_ns);
     return TimeSpan{follows ? std::max(start_ns, before_ns) : start_ns, end_ns};
   }
   bool all_known(size_t from, size_t to, const StageEvents& a, const StageEvents* b) const {
@@ -372,9 +401,20 @@ class Passes {
   std::optional<int64_t> last_end_ns_;
 };
 
+std::vector<TimeSpan> ranges_of(const StageRanges& stages, std::string_view stage,
+                                const std::vector<ThreadId>& threads) {
+  std::vector<TimeSpan> out;
+  for (const StageRange& range : stages.ranges)
+    if (stages.names[range.name].stage == stage && std::binary_search(threads.begin(), threads.end(), range.thread))
+      out.push_back({range.start_ns, range.end_ns});
+  std::sort(out.begin(), out.end(), [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
+  return out;
+}
+
 }  // namespace
 
-void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps) {
+void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const RecordedSpans& recorded,
+                         std::vector<StepDraft>& steps) {
   if (trace.recurring_calls.empty() && trace.host_places.empty()) return;
   const ThreadsInTurn in_turn(trace);
   std::map<std::pair<int32_t, size_t>, Stages> found;  // by device and group of threads
@@ -383,16 +423,22 @@ void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std:
     const StepDraft& step = steps[i];
     if (step.thread == kNoRow) continue;
     const size_t group = in_turn.of(step.thread);
-    if (step.source != StageSource::kDetected || step.unseen) named.insert(group);
-    const std::string name = step.stage.empty() ? std::string(name_of(step.kind)) : step.stage;
-    found[{step.device, group}][name].steps.push_back(i);
+    // Ranges that hold several steps each do not tell them apart: those were found as they are without ranges.
+    if ((step.source != StageSource::kDetected && !step.split) || step.unseen) named.insert(group);
+    std::string name = step.stage.empty() || step.split ? std::string(name_of(step.kind)) : std::string();
+    if (!step.stage.empty()) name = step.stage + ' ' + name;
+    StageEvents& stage = found[{step.device, group}][name];
+    stage.steps.push_back(i);
+    if (!step.split || !stage.range.empty()) continue;
+    stage.range = step.stage;
+    stage.ranges = ranges_of(ranges, step.stage, in_turn.threads(group));
   }
   for (auto& [place, stages] : found) {
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.first);
     if (named.count(place.second) > 0 || unrecorded.empty()) continue;
     const HostEvents events = events_of(trace, in_turn.threads(place.second));
     PromptsByRows prompts;
-    for (auto& [name, stage] : stages) count_keys(events, steps, stage, prompts);
+    for (auto& [name, stage] : stages) count_keys(trace, events, steps, stage, prompts);
     const std::optional<int64_t> tokens = prompts.most_of_tokens();
     for (auto& [name, stage] : stages) choose_anchor(stages, tokens.has_value(), steps, stage);
     for (auto& [name, stage] : stages)

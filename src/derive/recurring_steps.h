@@ -10,6 +10,8 @@
 
 namespace llmprof {
 
+struct StageRanges;
+
 // Adds a draft with its window for each step that makes tokens, and for each prompt where rows of products
 // (product_rows.h) or the code that fetches results (host_waits.h) tell. `steps` have their windows. A step ends with
 // the wait of the code that ends recorded ones; where that is not known, as long behind its event as they do, three at
@@ -17,9 +19,11 @@ namespace llmprof {
 // (two at least) do. Where nothing tells them, as prompts without a library's products, no prompt is added, and no step
 // that is longer than halfway from the steps to the shortest recorded prompt. A step without products and graphs has
 // that wait as its event.
-// Threads that begin when others have ended count as one (a thread for each request). Left out are threads whose steps
-// are named, hosts that run ahead of the GPU, stages that no event tells apart, steps behind a pause, and those in
-// which products or graphs came that no recorded one of their stage has.
-void add_recurring_steps(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
+// Threads that begin when others have ended count as one (a thread for each request). Where ranges hold several steps
+// each, the steps of a range are those that end in one. Left out are threads whose steps are named, hosts that run
+// ahead of the GPU, stages that no event tells apart, steps behind a pause, and those in which products or graphs came
+// that no recorded one of their stage has.
+void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const RecordedSpans& recorded,
+                         std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

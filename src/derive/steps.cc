@@ -489,7 +489,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   }
   begin_prompts_behind_results(trace, orders, steps);
   join_windows(steps);
-  if (!trace.recorded.empty()) add_recurring_steps(trace, recorded, steps);
+  if (!trace.recorded.empty()) add_recurring_steps(trace, stages, recorded, steps);
   reorder(trace, steps, by_window);
   const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, steps);
   inherit_tokens(missing, steps);

@@ -1,6 +1,9 @@
 // Steps that nobody names, in time of which nothing was recorded: found by the product of the output layer.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <functional>
+
 #include "derive/recorded_spans.h"
 #include "derive/steps.h"
 #include "derive_trace_builder.h"
@@ -361,17 +364,18 @@ TEST(RecurringSteps, PromptsAreToldByTheCodeThatFetchesTheirToken) {
 // On a slow host the wait ends some microseconds behind the copy that ended the step.
 TEST(RecurringSteps, PromptsAreToldByAWaitBehindTheCopy) { expect_prompts_told_by_waits(30'000, "main (serve.py:70)"); }
 
-// The first request of a server is often a warm-up: what fetches its token is called from elsewhere.
-TEST(RecurringSteps, PromptsEndWithTheWaitOfAllButTheFirst) {
+// The first requests of a server are often a warm-up: what fetches their tokens is called from elsewhere, `lines`, and
+// the first may call other products. Found all the same, by the innermost frames of that code.
+void expect_prompts_end_with_the_wait(std::array<int, 4> lines, uint64_t first_head) {
   LoopWithProductRows loop(false);
   const auto fetched = [&](int line) {
     loop.built.host_wait(loop.at() - 900'000, loop.at() - 1'000,
-                         "prefill (serve.py:30) < main (serve.py:" + std::to_string(line) + ")");
+                         "fetch (serve.py:20) < prefill (serve.py:30) < main (serve.py:" + std::to_string(line) + ")");
   };
-  for (int request = 0; request < 4; ++request) {
+  for (size_t request = 0; request < 4; ++request) {
     loop.built.product_rows(loop.at() + kStep * 3 / 10, 96);
-    loop.recorded_prompt(3 * kStep);
-    fetched(request == 0 ? 60 : 70);
+    loop.recorded_prompt(3 * kStep, request == 0 ? first_head : kOutputLayer);
+    fetched(lines[request]);
     for (int i = 0; i < 8; ++i) {
       loop.built.product_rows(loop.at() + kStep / 10, 1);
       loop.recorded_step();
@@ -395,6 +399,52 @@ TEST(RecurringSteps, PromptsEndWithTheWaitOfAllButTheFirst) {
       prompts.push_back(static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / kStep);
   ASSERT_EQ(prompts.size(), 3U);
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(prompts[i], 2.0 * static_cast<double>(i + 1), 0.01) << i;
+}
+
+TEST(RecurringSteps, PromptsEndWithTheWaitOfAllButTheFirst) {
+  expect_prompts_end_with_the_wait({60, 70, 70, 70}, kOutputLayer);
+}
+
+TEST(RecurringSteps, PromptsEndWithTheWaitOfOneCodeCalledFromSeveralLines) {
+  expect_prompts_end_with_the_wait({60, 65, 70, 70}, kOutputLayer);
+}
+
+TEST(RecurringSteps, TheFirstPromptMayCallOtherProducts) {
+  expect_prompts_end_with_the_wait({60, 70, 70, 70}, kOutputLayer + 5);
+}
+
+// A range around each answer says where steps begin and end, but not how many there are: they are found as without
+// it, each in its own kind of range, though the code that fetches their tokens is the same.
+TEST(RecurringSteps, OfRangesThatHoldSeveralAreThoseThatEndInThem) {
+  LoopWithWaits loop;
+  const auto answer = [&](std::string_view name, int tokens, const std::function<void()>& token) {
+    loop.pause(kStep / 2);
+    const int64_t from = loop.at();
+    for (int i = 0; i < tokens; ++i) token();
+    loop.built.annotation(name, from, loop.at() - from);
+  };
+  for (const int tokens : {6, 5, 7, 6}) {
+    answer("brief", tokens, [&] { loop.recorded_token(false); });
+    answer("long", tokens + 1, [&] { loop.recorded_token(false); });
+  }
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (const int tokens : {4, 6, 8, 5}) {
+    answer("brief", tokens, [&] { loop.unrecorded_token(kFasterStep, false); });
+    answer("long", tokens + 1, [&] { loop.unrecorded_token(kStep / 2, false); });
+  }
+  loop.level_since(RecordingLevel::kLight, "detached");
+  Trace& trace = loop.built.build();
+  ASSERT_TRUE(find_steps(trace, {}));
+  std::map<std::string, std::vector<double>> unseen;
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    if (trace.steps.missing[s] == MissingKernels::kAll)
+      unseen[std::string(trace.text(trace.steps.stage[s]))].push_back(
+          static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / 1e6);
+  ASSERT_EQ(unseen.size(), 2U);
+  EXPECT_GE(unseen["brief"].size(), 22U);
+  EXPECT_GE(unseen["long"].size(), 26U);
+  for (const double ms : unseen["brief"]) EXPECT_NEAR(ms, 8, 0.001);
+  for (const double ms : unseen["long"]) EXPECT_NEAR(ms, 5, 0.001);
 }
 
 }  // namespace
