@@ -228,7 +228,8 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
                         replayed,
                         undisturbed,
                         host_pace,
-                        launch_places(trace, groups)};
+                        launch_places(trace, groups),
+                        match_products(trace)};
   if (report.device) {
     check_ceilings(context, *report.device, diagnostics);
     name_arithmetic(trace, groups, *report.device);
