@@ -10,6 +10,7 @@
 
 #include "analyze/groups.h"
 #include "analyze/launch_places.h"
+#include "analyze/matched_products.h"
 #include "analyze/undisturbed.h"
 #include "base/result.h"
 #include "derive/host_pace.h"
@@ -60,6 +61,7 @@ struct Context {
   const UndisturbedTimes& undisturbed;
   const HostPace& host_pace;
   std::vector<LaunchPlace> launch_places = {};
+  MatchedProducts products = {};
 };
 
 struct Analysis {

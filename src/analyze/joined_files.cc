@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "analyze/logged_products.h"
 #include "analyze/recorded_names.h"
 #include "analyze/without_program.h"
 
@@ -30,11 +29,11 @@ void count_matched(JoinedFileRecord& row, int64_t records, int64_t matched, std:
 
 class JoinedFileRows {
  public:
-  JoinedFileRows(const Trace& trace, Report& report) : trace_(trace), report_(report) {
+  JoinedFileRows(const Context& context, Report& report)
+      : trace_(context.trace), report_(report), products_(context.products.rows_found(trace_.logged_products.size())) {
     for (const ProfiledKernelRecord& row : report.profiled_kernels)
       if (row.recorded_calls) launches_.emplace(row.name, row.grid.value_or(""), row.block.value_or(""));
     for (const ProtonProfileRecord& row : report.proton_profiles) profiles_.emplace(row.source, &row);
-    if (!trace.logged_products.empty()) products_ = products_found(trace);
   }
 
   void add(Row at) {
@@ -122,7 +121,7 @@ class JoinedFileRows {
   Report& report_;
   std::set<ProfiledLaunch> launches_;  // that the recording has
   std::map<std::string_view, const ProtonProfileRecord*> profiles_;
-  std::vector<bool> products_;
+  std::vector<bool> products_;  // by row of logged_products: whether the recording has it
 };
 
 // Ranks but the first, on whose clock all of them are.
@@ -158,7 +157,7 @@ void analyze_joined_files(const Context& context, Report& report, std::vector<Ca
   // Without a program, files are each other's equals; a recording that lost its tables is none of these.
   const bool of_program = !profiled_only(trace) && !(trace.gpu_ops.empty() && trace.ops.empty());
   if (!of_program && trace.diagnostics.count(DiagnosticId::kDamagedBlock) == 0) return;
-  JoinedFileRows rows(trace, report);
+  JoinedFileRows rows(context, report);
   for (Row at = 0; at < trace.files_joined.size(); ++at) rows.add(at);
 }
 

@@ -114,6 +114,8 @@ void add_diagnostics(const Trace& trace, const Diagnostics& diagnostics, Report&
 void describe_source(const Trace& trace, const Groups& groups, Report& report) {
   report.source.kind = trace.source.kind;
   report.source.files = trace.source.files;
+  // Importing puts it before what stands beside it.
+  if (!trace.source.files.empty() && !without_recording(trace)) report.source.recording = trace.source.files.front();
   int64_t start = INT64_MAX, end = INT64_MIN;
   for (const Window& window : trace.windows) {
     start = std::min(start, window.start_ns);
@@ -228,7 +230,8 @@ Result<Report> analyze(const Trace& trace, const AnalyzeOptions& options) {
                         replayed,
                         undisturbed,
                         host_pace,
-                        launch_places(trace, groups)};
+                        launch_places(trace, groups),
+                        match_products(trace)};
   if (report.device) {
     check_ceilings(context, *report.device, diagnostics);
     name_arithmetic(trace, groups, *report.device);

@@ -30,6 +30,13 @@ inline bool profiled_only(const Trace& trace) {
          trace.gpu_ops.empty() && trace.graph_launches.empty() && trace.annotations.empty() && trace.recorded.empty();
 }
 
+// Whether it is what profiled_only() is, or readings of a GPU alone: of no file it can be said that the others stand
+// beside it. A recording that lost its tables is one still.
+inline bool without_recording(const Trace& trace) {
+  if (trace.diagnostics.count(DiagnosticId::kDamagedBlock) > 0) return false;
+  return profiled_only(trace) || (trace.gpu_ops.empty() && trace.threads.empty() && trace.metadata.count("mode") == 0);
+}
+
 // Whether it is metrics pages, results of benchmarks and an allocator's state alone, of which no GPU is asked for.
 inline bool servers_only(const Trace& trace) {
   return profiled_only(trace) && trace.profiled_kernels.empty() && trace.logged_products.empty();

@@ -158,7 +158,7 @@ void add_analyze(Parser& parser) {
               ".spool files), a llmprof trace file, .sqlite of nsys export, output of ncu --csv, logs of cuBLAS and "
               "cuBLASLt, results of server benchmarks, metrics pages of servers, logs of NCCL, what its Inspector or "
               "TensorRT's trtexec "
-              "exports or .hatchet files of Triton's Proton, alone or beside "
+              "exports or .hatchet or .hatchet_msgpack files of Triton's Proton, alone or beside "
               "another recording, "
               "output of nvidia-smi dmon, nvidia-smi --query-gpu or dcgmi dmon, snapshot of PyTorch's memory, or - for "
               "standard input; or several of the ranks of one job; or a "

@@ -39,6 +39,8 @@ class JsonStream {
   bool text_was_cut() const { return text_cut_; }
   size_t depth() const { return open_.size(); }
   uint64_t line() const { return line_; }  // from 1
+  std::string place() const { return "line " + std::to_string(line_); }
+  std::string_view problem() const { return "no JSON"; }  // behind Token::kBad
   // Where the document that next() is in, or was in last, begins.
   uint64_t document_line() const { return document_line_; }
   // Leaves the document, and goes on in the next line.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "import/json_head.h"
+#include "import/msgpack_stream.h"
 #include "import/serving_walk.h"
 #include "import/session_names.h"
 #include "import/source_name.h"
@@ -74,10 +75,16 @@ std::string plain_name(std::string_view name) {
 
 bool is_of_work(std::string_view key) { return key.starts_with("flops") || key == "bytes"; }
 
-class ProtonReader : serving::DocumentWalk {
+// Of the tokens of JSON or of MessagePack.
+template <class Stream>
+class ProtonReader : serving::DocumentWalkOf<Stream> {
+  using Walk = serving::DocumentWalkOf<Stream>;
+  using Walk::count, Walk::cut_, Walk::entries, Walk::json_, Walk::length, Walk::members, Walk::number, Walk::skip,
+      Walk::stop, Walk::stopped_;
+
  public:
   ProtonReader(InputFile& input, Trace& trace)
-      : DocumentWalk(input, trace.diagnostics, kNestingOfTree),
+      : Walk(input, trace.diagnostics, kNestingOfTree),
         trace_(trace),
         builder_(trace),
         source_(builder_.text(source_name(input, trace))) {}
@@ -93,6 +100,12 @@ class ProtonReader : serving::DocumentWalk {
     if (whole && json_.next() != Token::kEnd) count(DiagnosticId::kTrailingData, "behind the document");
     add_rows();
     return kernels_ + metrics_.size();
+  }
+
+  // Of a document that could not be read to its end: "; reading ends at byte 17: the document has no end".
+  std::string where_it_ended() const {
+    if (!stopped_) return {};
+    return fmt::format("; reading ends at {}: {}", json_.place(), cut_ ? "the document has no end" : json_.problem());
   }
 
  private:
@@ -234,9 +247,9 @@ class ProtonReader : serving::DocumentWalk {
 
   // {"0": {"arch": "90", "num_sms": 132, ...}} behind a kind of GPU.
   bool gpus_of(std::string_view kind) {
-    return members([&](std::string_view number, Token first) {
+    return members([&](std::string_view ordinal, Token first) {
       if (first != Token::kObject) return skip(first);
-      const std::string gpu = gpu_text(kind, number);
+      const std::string gpu = gpu_text(kind, ordinal);
       ProtonGpus::Values row{.source = source_,
                              .gpu = builder_.text(gpu),
                              .arch = StringId::kEmpty,
@@ -269,10 +282,10 @@ class ProtonReader : serving::DocumentWalk {
     return skip(value);
   }
 
-  static std::string gpu_text(std::string_view kind, std::string_view number) {
+  static std::string gpu_text(std::string_view kind, std::string_view ordinal) {
     std::string out(kind.substr(0, kGpuTextMax));
-    if (!out.empty() && !number.empty()) out += ' ';
-    return out + std::string(number.substr(0, kGpuTextMax));
+    if (!out.empty() && !ordinal.empty()) out += ' ';
+    return out + std::string(ordinal.substr(0, kGpuTextMax));
   }
 
   // ---- rows ----
@@ -293,6 +306,9 @@ class ProtonReader : serving::DocumentWalk {
            .launches = kernel ? node.launches : -1,
            .gpu = kernel ? builder_.text(gpu_text(node.gpu_kind, node.gpu_number)) : StringId::kEmpty});
     }
+    // MessagePack has the metrics of a node before its children, JSON behind them.
+    std::stable_sort(metrics_.begin(), metrics_.end(),
+                     [](const TreeMetric& a, const TreeMetric& b) { return a.node < b.node; });
     for (const TreeMetric& metric : metrics_)
       builder_.add<ProtonMetrics>(
           {.node = ProtonNodeId(base + static_cast<Row>(metric.node)), .name = metric.name, .value = metric.value});
@@ -306,10 +322,40 @@ class ProtonReader : serving::DocumentWalk {
   size_t kernels_ = 0, gpus_ = 0;
 };
 
+// A list whose first element has the keys of a node, and a frame with a name somewhere. Proton writes the frame first.
+int sniff_msgpack(std::string_view text) {
+  Result<InputFile> head = InputFile::from_memory(text, "head");
+  if (!head) return 0;
+  msgpack::MsgpackStream tokens(*head, kNestingOfTree);
+  if (tokens.next() != Token::kArray || tokens.next() != Token::kObject || tokens.next() != Token::kKey) return 0;
+  if (tokens.text() != "frame" && tokens.text() != "metrics" && tokens.text() != "children") return 0;
+  bool frame = false;  // the last key
+  for (Token token = Token::kKey; token != Token::kBad && token != Token::kCut && token != Token::kEnd;
+       token = tokens.next()) {
+    if (token != Token::kKey) continue;
+    if (frame && tokens.text() == "name") return 95;
+    frame = tokens.text() == "frame";
+  }
+  return 0;
+}
+
+template <class Stream>
+Status read_tree(InputFile& input, Trace& trace) {
+  ProtonReader<Stream> reader(input, trace);
+  const size_t rows = reader.read();
+  if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
+  if (rows > 0) return {};
+  return fail("expected a tree of Triton's Proton with kernels or metrics, found none" + reader.where_it_ended(),
+              input.name(),
+              "proton.start(\"profile\", hook=\"triton\"), run kernels, proton.finalize(); llmprof analyze "
+              "profile.hatchet");
+}
+
 }  // namespace
 
 // Keys of nlohmann's objects are sorted: a deep tree begins with nothing but children of children.
 int sniff(std::string_view text) {
+  if (msgpack::begins_array(text)) return sniff_msgpack(text);
   JsonHead head(text);
   if (!head.next("[") || !head.next("{")) return 0;
   const bool children = head.next("\"children\"");
@@ -319,13 +365,8 @@ int sniff(std::string_view text) {
 }
 
 Status import(InputFile& input, Trace& trace) {
-  ProtonReader reader(input, trace);
-  const size_t rows = reader.read();
-  if (input.damaged()) trace.diagnostics.explain(DiagnosticId::kTruncatedFile, input.damage());
-  if (rows > 0) return {};
-  return fail("expected a tree of Triton's Proton with kernels or metrics, found none", input.name(),
-              "proton.start(\"profile\", hook=\"triton\"), run kernels, proton.finalize(); llmprof analyze "
-              "profile.hatchet");
+  return msgpack::begins_array(input.head()) ? read_tree<msgpack::MsgpackStream>(input, trace)
+                                             : read_tree<JsonStream>(input, trace);
 }
 
 }  // namespace llmprof::proton

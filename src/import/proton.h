@@ -1,5 +1,5 @@
-// Trees of Triton's profiler Proton: .hatchet files, with scopes or Python frames, kernels and their metrics.
-// docs/formats/proton.md.
+// Trees of Triton's profiler Proton: .hatchet (JSON) and .hatchet_msgpack files, with scopes or Python frames, kernels
+// and their metrics. docs/formats/proton.md.
 #pragma once
 #include "import/importer.h"
 

@@ -69,8 +69,9 @@ std::span<const Importer> importers() {
                "TensorRT's trtexec as JSON: --exportTimes, --exportProfile, --exportLayerInfo, one or more",
                trtexec::sniff, trtexec::import,
                "the file is damaged or cut off: copy it again, or let trtexec end before it is read"},
-      Importer{kProtonImporter, "Triton's profiler Proton: .hatchet files (JSON), one or more", proton::sniff,
-               proton::import, "the file is damaged or cut off: copy it again, or let proton.finalize() write it"},
+      Importer{kProtonImporter, "Triton's profiler Proton: .hatchet (JSON) and .hatchet_msgpack files, one or more",
+               proton::sniff, proton::import,
+               "the file is damaged or cut off: copy it again, or let proton.finalize() write it"},
   };
   return kImporters;
 }

@@ -1,4 +1,5 @@
-// Walks through JSON documents of any size, member by member, and reads numbers with what is wrong with them counted.
+// Walks through documents of any size, JSON or what has its tokens (import/msgpack_stream.h), member by member, and
+// reads numbers with what is wrong with them counted.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,17 +20,18 @@ inline bool is_scalar(Token token) { return token == Token::kText || token == To
 inline bool is_container(Token token) { return token == Token::kObject || token == Token::kArray; }
 
 // Functions that return a bool answer false where the document cannot be read further, and have counted why.
-class DocumentWalk {
+template <class Stream>
+class DocumentWalkOf {
  protected:
-  DocumentWalk(InputFile& input, Diagnostics& diagnostics, size_t nesting_max = JsonStream::kNestingMax)
+  DocumentWalkOf(InputFile& input, Diagnostics& diagnostics, size_t nesting_max = JsonStream::kNestingMax)
       : json_(input, nesting_max), diagnostics_(diagnostics) {}
-  ~DocumentWalk() = default;
+  ~DocumentWalkOf() = default;
 
   // ---- places and remarks ----
 
   void count(DiagnosticId id, std::string_view what) {
     const bool kept = diagnostics_.places(id).size() < Diagnostics::kKeptPlaces;
-    diagnostics_.add(id, kept ? fmt::format("line {} ({})", json_.line(), what) : std::string());
+    diagnostics_.add(id, kept ? fmt::format("{} ({})", json_.place(), what) : std::string());
   }
 
   // Says why reading stopped inside a document.
@@ -40,7 +42,7 @@ class DocumentWalk {
       cut_ = true;
       count(DiagnosticId::kTruncatedFile, "the document has no end");
     } else {
-      count(DiagnosticId::kMalformedEvent, "no JSON");
+      count(DiagnosticId::kMalformedEvent, json_.problem());
     }
     return false;
   }
@@ -123,12 +125,18 @@ class DocumentWalk {
     return static_cast<int64_t>(value);
   }
 
-  JsonStream json_;
+  Stream json_;
   bool stopped_ = false;  // in the open document
   bool cut_ = false;      // the file ends in it
 
  private:
   Diagnostics& diagnostics_;
+};
+
+class DocumentWalk : protected DocumentWalkOf<JsonStream> {
+ protected:
+  using DocumentWalkOf::DocumentWalkOf;
+  ~DocumentWalk() = default;
 };
 
 }  // namespace llmprof::serving

@@ -9,14 +9,6 @@
 namespace llmprof {
 namespace {
 
-std::string file_name(std::string_view path) {
-  // Recordings in the run store are all called the same: the run's folder above says which.
-  constexpr std::string_view kStored = "/recording";
-  if (path.ends_with(kStored) && path.size() > kStored.size()) path.remove_suffix(kStored.size());
-  const size_t slash = path.rfind('/');
-  return printable(slash == std::string_view::npos ? path : path.substr(slash + 1));
-}
-
 // "989 TFLOP/s (measured 724)"; "0.53 TFLOP/s measured" where there is no data sheet.
 std::string ceiling_text(const Peak& peak, const char* unit) {
   const auto figure = [](double value) { return format_fixed(value, value >= 10 ? 0 : 2); };
@@ -98,6 +90,14 @@ std::string headline(const Report& report, const Ink& ink) {
 }
 
 }  // namespace
+
+std::string file_name(std::string_view path) {
+  // Recordings in the run store are all called the same: the run's folder above says which.
+  constexpr std::string_view kStored = "/recording";
+  if (path.ends_with(kStored) && path.size() > kStored.size()) path.remove_suffix(kStored.size());
+  const size_t slash = path.rfind('/');
+  return printable(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
 
 bool gpu_was_seen(const Report& report) {
   return report.telemetry || !report.profiled_kernels.empty() || !report.logged_products.empty() ||

@@ -31,8 +31,11 @@ std::string text_joined_files(const Report& report, const RenderOptions& options
                    {"matched"},
                    {"not"}});
   std::string reasons;
+  if (report.source.recording)
+    reasons += wrap_text(file_name(*report.source.recording) + ": the recording, on whose clock all times are",
+                         options.width, "  ", "      ");
   for (const JoinedFileRecord& row : report.joined_files) {
-    const std::string file = printable(row.file.substr(row.file.rfind('/') + 1));
+    const std::string file = file_name(row.file);
     table.add_row({file, printable(row.format), printable(row.joined_by.value_or("-")), offset_text(row),
                    records_text(row.records), records_text(row.matched), records_text(row.not_matched)});
     if (row.utilisation_agree_frac)

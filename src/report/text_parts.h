@@ -30,6 +30,9 @@ class Ink {
   bool on_;
 };
 
+// Of a path, for people: its last part, of a recording in the run store its run.
+std::string file_name(std::string_view path);
+
 // The program ran its model on the CPU: what our words call the GPU is the CPU there, and its SMs are threads. Only our
 // own words change; names of the recording stay as they are.
 bool on_cpu(const Report& report);

@@ -439,11 +439,12 @@ using OptSummary = std::optional<Summary>;
 LLMPROF_RECORD(TelemetryReport, "readings", "Readings beside the program, over the window of one device",
                LLMPROF_TELEMETRY_FIELDS)
 
-#define LLMPROF_SOURCE_FIELDS(F)                                                                 \
-  F(std::string, kind, "", "kineto, capture, llmprof, ...")                                      \
-  F(std::vector<std::string>, files, "", "As they were named")                                   \
-  F(OptInt, start_unix_ns, "ns", "Start of the recorded windows")                                \
-  F(Milliseconds, duration_ms, "ms", "From the first to the last recorded event of the windows") \
+#define LLMPROF_SOURCE_FIELDS(F)                                                                                     \
+  F(std::string, kind, "", "kineto, capture, llmprof, ...")                                                          \
+  F(std::vector<std::string>, files, "", "As they were named")                                                       \
+  F(OptText, recording, "", "Of them that on whose clock all times are, of ranks the first; none without a program") \
+  F(OptInt, start_unix_ns, "ns", "Start of the recorded windows")                                                    \
+  F(Milliseconds, duration_ms, "ms", "From the first to the last recorded event of the windows")                     \
   F(Milliseconds, recorded_ms, "ms", "Part of it in which the kernels of the reported device were recorded")
 LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
 

@@ -1,7 +1,9 @@
-// Any bytes as a tree of Triton's Proton, through the whole program: read, import, derive, analyze, render.
+// Any bytes as a tree of Triton's Proton, JSON or MessagePack, through the whole program: read, import, derive,
+// analyze, render.
 #include <string>
 #include <string_view>
 
+#include "import/msgpack_stream.h"
 #include "import/proton.h"
 #include "one_format.h"
 
@@ -12,7 +14,9 @@ void use(std::string_view bytes) {
   if (!imported(bytes, "fuzz.hatchet", proton::sniff, proton::import, trace)) return;
   const ProtonNodes& nodes = trace.proton_nodes;
   if (nodes.empty()) broken("reading", "neither an error nor a node");
-  if (more_than_text(bytes, nodes.size() + trace.proton_metrics.size(), 2)) broken("reading", "more rows than text");
+  const size_t least = msgpack::begins_array(bytes) ? 1 : 2;  // bytes of a node without anything
+  if (more_than_text(bytes, nodes.size() + trace.proton_metrics.size(), least))
+    broken("reading", "more rows than text");
   for (Row row = 0; row < nodes.size(); ++row)
     if (nodes.parent[row] != kNoRow && nodes.parent[row] >= row) broken("reading", "a node before the one around it");
   finish_and_report(trace, true);

@@ -117,7 +117,9 @@ def check_real(binary, folder):
     once = collections.Counter(map(key, cublas)) | collections.Counter(map(key, lt))
     both = collections.Counter(map(key, cublas)) & collections.Counter(map(key, lt))
     for files in (["cublas.log", "cublaslt.log"], ["cublaslt.log", "cublas.log"]):
-        report = report_of(binary, *(INPUTS / name for name in files))["logged_products"]
+        report = report_of(binary, *(INPUTS / name for name in files))
+        expect(report["source"]["recording"] is None, f"{files}: {report['source']}")
+        report = report["logged_products"]
         expect(sum(row["calls"] for row in report) == once.total(), f"{files}: {once.total()} products")
         expect(sum(row["calls"] for row in report if row["logs"] == "both") == both.total(), f"{files}: {both.total()} in both")
         expect(sum(int(row["total_flops"]) for row in report) == sum(2 * k[4] * k[5] * k[6] * n for k, n in once.items()),
@@ -170,6 +172,7 @@ def check_beside(binary, folder, recording):
         log = folder / "made.log"
         log.write_text("".join(lines))
         report = report_of(binary, log, INPUTS / recording)
+        expect(report["source"]["recording"] == str(INPUTS / recording), f"{recording}, {name}: {report['source']}")
         expected = collections.defaultdict(list)
         for batch, m, n, k, ns in gemms[first:]:
             expected[batch, m, n, k].append(ns)

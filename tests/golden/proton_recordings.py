@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/inputs/proton_*.hatchet: what Triton's profiler Proton writes of two made-up programs.
+"""Writes tests/golden/inputs/proton_*.hatchet and .hatchet_msgpack: what Triton's profiler Proton writes of two made-up programs.
 
 The files have the form of Proton's public sources (docs/formats/proton.md says which): JSON with sorted keys and four blanks for each level, the
-tree first and what is known of the GPUs behind it. `proton_scopes`: scopes of a program (context="shadow", hook="triton") on one GPU, where a
+tree first and what is known of the GPUs behind it; of the first program also as MessagePack (msgpack_encoder.py). `proton_scopes`: scopes of a program (context="shadow", hook="triton") on one GPU, where a
 scope states FLOPs, kernels state FLOPs and bytes of two widths, one scope has a kernel alone, and the hook launched kernels of its own.
 `proton_python`: Python frames (context="python") on two GPUs, without stated work, and with a metric of the program.
 """
 
 import json
 import pathlib
+
+from msgpack_encoder import pack_proton
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "inputs"
 
@@ -25,9 +27,11 @@ def gpu(sms=132):
     return {"arch": "90", "bus_width": 5120, "clock_rate": 1980000, "memory_clock_rate": 2619000, "num_sms": sms}
 
 
-def write(name, root, gpus):
-    text = json.dumps([root, {"CUDA": gpus}], indent=4, sort_keys=True)
-    (FOLDER / f"{name}.hatchet").write_text("\n" + text + "\n")
+def write(name, root, gpus, packed=False):
+    document = [root, {"CUDA": gpus}]
+    (FOLDER / f"{name}.hatchet").write_text("\n" + json.dumps(document, indent=4, sort_keys=True) + "\n")
+    if packed:
+        (FOLDER / f"{name}.hatchet_msgpack").write_bytes(pack_proton(document))
 
 
 GEMM, NORM = "matmul_kernel", "_ZN2at6native28vectorized_layer_norm_kernelIN3c108BFloat16EfEEviT0_"
@@ -50,7 +54,7 @@ write("proton_scopes",
            node("decode", node("loop", node("step", *[block(number) for number in range(2)], flops16=9.9e9), kernel("argmax", 31, 150_000))),
            kernel("memset_kernel", 3, 6_001),
            **{"count": 0, "time (ns)": 0, "flops16": 0, "flops8": 0, "bytes": 0}),
-      {"0": gpu()})
+      {"0": gpu()}, packed=True)
 
 PYTHON = ["/home/user/app/serve.py:main@12", "/home/user/app/serve.py:run@40", "/usr/lib/python3/site-packages/torch/nn/modules/module.py:_call_impl@1751"]
 

@@ -2,7 +2,8 @@
 """What Triton's Proton writes, against the same files read here with json: sums by recursion over the tree.
 
 Every scope, kernel, GPU and file in the report must be what the tree gives. Then files are given in other forms: both together, under the keys of
-old versions, with PC samples, deeper than Python goes, beside a recording of the same kernels, cut and with wrong numbers.
+old versions, with PC samples, deeper than Python goes, beside a recording of the same kernels, cut and with wrong numbers. As MessagePack, encoded
+here, they must give the same report.
 """
 
 import argparse
@@ -10,9 +11,12 @@ import collections
 import gzip
 import json
 import pathlib
+import re
+import subprocess
 import sys
 import tempfile
 
+from msgpack_encoder import pack, pack_proton
 from report_checks import expect, near, problems, report_of
 
 INPUTS = pathlib.Path(__file__).resolve().parent / "inputs"
@@ -257,6 +261,63 @@ def check_forms(binary, folder, report):
     print("11 other forms")
 
 
+def check_packed(binary, folder, report):
+    """MessagePack: the same report as of JSON, whatever stands in the file; and what is no such file."""
+    (folder / "text").mkdir()
+    (folder / "packed").mkdir()
+
+    def page(file):
+        done = subprocess.run([binary, "analyze", file, "--full"], capture_output=True, timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    def written(name, content):
+        file = folder / name
+        file.write_bytes(content)
+        return file
+
+    def same_report(what, document, encode):
+        text, packed = (folder / kind / "x.hatchet" for kind in ("text", "packed"))
+        text.write_text(json.dumps(document, sort_keys=True))
+        packed.write_bytes(encode(document))
+        wanted, got = report_of(binary, text), report_of(binary, packed)
+        expect(wanted["proton_profiles"] and all(got.get(table) == wanted.get(table) for table in TABLES), f"MessagePack, {what}: other tables")
+        expect(keys(got) == keys(wanted) and got["cannot_tell"] == wanted["cannot_tell"], f"MessagePack, {what}: {keys(got)}")
+        expect(page(packed) == page(text), f"MessagePack, {what}: another page")
+
+    for file in (SCOPES, PYTHON):
+        same_report(file.name, json.loads(file.read_text()), pack_proton)
+    expect((INPUTS / "proton_scopes.hatchet_msgpack").read_bytes() == pack_proton(json.loads(SCOPES.read_text())), "the packed input is of another tree")
+    same_report("sorted keys", json.loads(json.dumps(json.loads(SCOPES.read_text()), sort_keys=True)), pack)
+    # Every width of a number, a text, a list and an object.
+    numbers = {f"n{number}": number for number in (0, 1, 127, 128, 255, 256, 65535, 65536, 2**32 - 1, 2**32, 2**53, 2**64 - 1, -1, -32, -33, -128,
+                                                   -129, -32768, -32769, -2**31, -2**31 - 1, -2**63, 0.5, -1e-300, 1e300, 1 / 3)}
+    leaves = [{"frame": {"name": "k" * length, "type": "function"}, "children": [], "metrics": {"count": 2, "time (ns)": length + 7, **extra}}
+              for length, extra in ((0, {}), (31, {}), (32, numbers), (255, {}), (256, {"nothing": None, "yes": True, "words": "w", "list": [1, [2.5]]}), (300, {}))]
+    wide = {"frame": {"name": "wide"}, "metrics": {}, "children": [{"frame": {"name": "s"}, "metrics": {}, "children": []} for _ in range(70000)]}
+    same_report("widths", [{"frame": {"name": "ROOT"}, "metrics": {"count": 0}, "children": leaves + [wide]}, {}], pack_proton)
+
+    content = (INPUTS / "proton_scopes.hatchet_msgpack").read_bytes()
+    packed = report_of(binary, written("x.gz", gzip.compress(content)))
+    expect(packed["proton_profiles"][0]["launches"] == report["proton_profiles"][0]["launches"], "MessagePack, compressed")
+    beside = report_of(binary, recording(folder, [("matmul_kernel", 50), ("silu_mul", 13)]), INPUTS / "proton_scopes.hatchet_msgpack")
+    expect((beside["joined_files"][0]["format"], beside["joined_files"][0]["matched"]) == ("proton", 2), f"MessagePack, beside: {beside['joined_files']}")
+    end = len(content) * 2 // 3
+    cut = report_of(binary, written("cut", content[:end]), code=3)
+    [why] = [row["text"] for row in cut["diagnostics"] if row["key"] == "truncated-file"]
+    expect(0 <= end - int(re.search(r"byte (\d+)", why)[1]) < 100, why)
+    expect(0 < cut["proton_profiles"][0]["launches"] < report["proton_profiles"][0]["launches"], "MessagePack, cut: launches")
+    # Nothing is kept for a length that is only stated, and no level is gone down to without end.
+    head = b"\x92\x83\xa5frame\x81\xa4name\xa1k\xa7metrics\x82\xa5count\x01\xa9time (ns)\x05\xa8children"
+    for what, tail, key in (("a long list", b"\xdd\xff\xff\xff\xff", "truncated-file"), ("a long text", b"\x91\xdb\xff\xff\xff\xffabc", "truncated-file"),
+                            ("a long map", b"\x91\xdf\xff\xff\xff\xff\xa1a", "truncated-file"), ("an extension", b"\xc7\x01\x05\x00", "malformed-event"),
+                            ("nothing", b"\xc1", "malformed-event"), ("a number as key", b"\x91\x81\x05\x05", "malformed-event"),
+                            ("deep", b"\x91\x81\xa8children" * 5000, "limit-reached")):
+        got = report_of(binary, written("hostile", head + tail), code=None)
+        expect(keys(got).get(key) == 1, f"MessagePack, {what}: {keys(got)}")
+        expect(got["proton_kernels"][0]["launches"] == 1, f"MessagePack, {what}: what is before it is lost")
+    print("MessagePack: 4 trees, 10 other files")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--binary", required=True)
@@ -272,6 +333,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_beside(binary, pathlib.Path(folder), tree)
         check_forms(binary, pathlib.Path(folder), report)
+        check_packed(binary, pathlib.Path(folder), report)
     for problem in problems:
         print(problem)
     sys.exit(1 if problems else 0)

@@ -72,6 +72,8 @@ def check(what, job, report, given=None):
     rows = {row["rank"]: row for row in report["ranks"]}
     if not expect(list(rows) == given and len(rows) == len(report["ranks"]), f"{what}: ranks {list(rows)}"):
         return
+    expect(report["source"]["recording"] == rows[given[0]]["file"] and report["source"]["recording"] in report["source"]["files"],
+           f"{what}: on the clock of {report['source']}")
     limits = bounds(job, given, whole)
     for number, rank in enumerate(given):
         row = rows[rank]

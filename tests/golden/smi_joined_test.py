@@ -151,6 +151,12 @@ def main():
         expect((rows["dmon.txt"]["matched"], rows["again.txt"]["matched"]) == (19, 0), f"two logs: {rows}")
         expect("another log has readings" in rows["again.txt"]["why"], f"two logs: {rows}")
         expect([rows["page.txt"][key] for key in ("format", "joined_by", "records", "matched")] == ["prometheus", None, None, None], f"a page: {rows}")
+        # Whatever is named first, all times are on the clock of the recording; of logs alone, on that of none.
+        for given, recording in ((names, "trace.json"), (names[::-1], "trace.json"), (names[:1], "trace.json"), (["dmon.txt"], None),
+                                 (["page.txt"], None), (["page.txt", "dmon.txt"], None)):
+            done = subprocess.run([binary, "analyze", *(str(root / name) for name in given), "--json", "--gpu", "h200-sxm"], capture_output=True, text=True, timeout=120)
+            source = json.loads(done.stdout)["source"] if done.stdout else {"recording": done.stderr}
+            expect(source["recording"] == (recording and str(root / recording)), f"{given}: on the clock of {source}")
         # The saved recording has the same rows.
         saved = root / "saved.llmprof"
         subprocess.run([binary, "analyze", *(str(root / name) for name in names), "--save", str(saved), "--json"], capture_output=True, text=True, timeout=120)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "analyze/telemetry.h"
+#include "analyze/without_program.h"
 #include "analyze_recording.h"
 #include "base/csv.h"
 #include "base/input_file.h"
@@ -577,6 +578,37 @@ TEST(RealRecording, FormulaAndMeasurementAgreeOnceTheModelIsKnown) {
   EXPECT_EQ(decode->flops_provenance, Provenance::kFormula);
   ASSERT_TRUE(decode->dram_measured_over_model.has_value());
   EXPECT_NEAR(*decode->dram_measured_over_model, 1.0, 0.05);
+}
+
+// Readings alone, tables of other tools alone: no file is the recording that others stand beside.
+TEST(WithoutRecording, IsWhatHasNoProgram) {
+  const auto with_readings = [](auto&& change) {
+    Trace trace;
+    TraceBuilder builder(trace);
+    builder.add<NvmlSamples>({.time_ns = 5, .device = 0, .power_w = 300});
+    builder.add<Recorded>({.start_ns = 0,
+                           .dur_ns = 10,
+                           .process_id = 0,
+                           .level = RecordingLevel::kLight,
+                           .reason = builder.text("nvidia-smi dmon"),
+                           .cut_ns = 0});
+    change(trace);
+    return without_recording(trace);
+  };
+  EXPECT_TRUE(with_readings([](Trace&) {}));
+  EXPECT_FALSE(with_readings([](Trace& trace) { trace.diagnostics.add(DiagnosticId::kDamagedBlock, "gpu_ops"); }));
+  EXPECT_FALSE(with_readings([](Trace& trace) { trace.metadata["mode"] = "light"; }));  // of a session
+  EXPECT_FALSE(with_readings([](Trace& trace) { TraceBuilder(trace).thread(1, 2); }));
+  Trace logs;
+  TraceBuilder of_logs(logs);
+  of_logs.add<LoggedProducts>({.function = of_logs.text("cublasGemmEx"), .batch = 1, .m = 2, .n = 3, .k = 4});
+  EXPECT_TRUE(without_recording(logs));
+  TraceBuilder(logs).add<GpuOps>({.start_ns = 0,
+                                  .dur_ns = 5,
+                                  .stream = of_logs.stream(0, 1, 7),
+                                  .name = of_logs.text("k"),
+                                  .kind = GpuOpKind::kKernel});
+  EXPECT_FALSE(without_recording(logs));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 #include "import/proton.h"
 
@@ -14,7 +15,7 @@ struct ReadProton {
   std::string problem{};
 };
 
-ReadProton read_proton(const std::string& text) {
+ReadProton read_proton(std::string_view text) {
   ReadProton out;
   Result<InputFile> input = InputFile::from_memory(text, "dir/x.hatchet");
   EXPECT_TRUE(input);
@@ -58,7 +59,7 @@ TEST(Proton, ReadsNodesInTheOrderOfTheTree) {
   EXPECT_EQ(nodes.launches, (std::vector<int64_t>{-1, -1, 10, 1}));
   EXPECT_EQ(got.trace.text(nodes.gpu[2]), "CUDA 1");
   EXPECT_EQ(got.trace.text(nodes.gpu[3]), "");
-  EXPECT_EQ(got.trace.proton_metrics.value, (std::vector<double>{1e11, 7, 2}));  // not the root's 0
+  EXPECT_EQ(got.trace.proton_metrics.value, (std::vector<double>{2, 1e11, 7}));  // not the root's 0
   const ProtonGpus& gpus = got.trace.proton_gpus;
   ASSERT_EQ(gpus.size(), 1U);
   EXPECT_EQ(gpus.sms[0], 132);
@@ -100,6 +101,79 @@ TEST(Proton, KeepsWhatIsBeforeTheDamage) {
     EXPECT_FALSE(got.fine) << nothing;
     EXPECT_NE(got.problem.find("x.hatchet"), std::string::npos);
   }
+}
+
+using namespace std::string_literals;
+
+// A short text of MessagePack.
+std::string word(std::string_view text) {
+  return std::string(1, static_cast<char>(0xa0 | text.size())) + std::string(text);
+}
+
+const std::string kNoChildren = word("children") + "\x90";
+
+std::string packed_kernel() {
+  return "\x83" + word("frame") + "\x82" + word("name") + "\xd9\x22" + "kernel_of_a_name_longer_than_31___" +
+         word("type") + word("function") + word("metrics") + "\x85" + word("count") + "\x0a" + word("time (ns)") +
+         "\xce\x00\x03\x20\x00"s + word("device_id") + word("1") + word("device_type") + word("CUDA") + word("flops8") +
+         "\xcb\x42\x37\x48\x76\xe8\x00\x00\x00"s + kNoChildren;
+}
+
+// As Proton writes it: a root with a kernel, whose name is longer than a short text, and a scope; behind it the GPU.
+std::string packed_tree() {
+  return "\x92\x83" + word("frame") + "\x81" + word("name") + word("ROOT") + word("metrics") + "\x81" + word("count") +
+         "\x00"s + word("children") + "\x92" + packed_kernel() + "\x83" + word("frame") + "\x81" + word("name") +
+         word("scope") + word("metrics") + "\x80" + kNoChildren + "\x81" + word("CUDA") + "\x81" + word("1") + "\x82" +
+         word("arch") + word("90") + word("num_sms") + "\xcc\x84";
+}
+
+TEST(Proton, ReadsMessagePack) {
+  const std::string tree = packed_tree();
+  EXPECT_GT(proton::sniff(tree), 90);
+  const ReadProton got = read_proton(tree);
+  ASSERT_TRUE(got.fine) << got.problem;
+  const ProtonNodes& nodes = got.trace.proton_nodes;
+  ASSERT_EQ(nodes.size(), 3U);
+  EXPECT_EQ(got.trace.text(nodes.name[0]), "ROOT");
+  EXPECT_EQ(got.trace.text(nodes.name[1]), "kernel_of_a_name_longer_than_31___");
+  EXPECT_EQ(got.trace.text(nodes.name[2]), "scope");
+  EXPECT_EQ(nodes.own_ns, (std::vector<int64_t>{-1, 204'800, -1}));
+  EXPECT_EQ(nodes.launches, (std::vector<int64_t>{-1, 10, -1}));
+  EXPECT_EQ(Row{nodes.parent[1]}, 0U);
+  EXPECT_EQ(Row{nodes.parent[2]}, 0U);
+  EXPECT_EQ(got.trace.text(nodes.gpu[1]), "CUDA 1");
+  EXPECT_EQ(got.trace.proton_metrics.value, (std::vector<double>{1e11}));
+  ASSERT_EQ(got.trace.proton_gpus.size(), 1U);
+  EXPECT_EQ(got.trace.proton_gpus.sms[0], 132);
+  EXPECT_EQ(got.trace.diagnostics.total(), 0U);
+}
+
+TEST(Proton, ReadsMessagePackThatIsCutAnywhere) {
+  const std::string tree = packed_tree();
+  const size_t kernel_end = tree.find(packed_kernel()) + packed_kernel().size();
+  for (size_t bytes = 1; bytes < tree.size(); ++bytes) {
+    const ReadProton got = read_proton(std::string_view(tree).substr(0, bytes));
+    EXPECT_EQ(got.trace.diagnostics.count(DiagnosticId::kTruncatedFile), 1U) << bytes;
+    EXPECT_EQ(got.trace.diagnostics.total(), 1U) << bytes;
+    // A kernel whose metrics are not whole has no time.
+    const bool whole = bytes >= kernel_end - kNoChildren.size();
+    EXPECT_EQ(got.fine, whole) << bytes;
+    if (whole) {
+      EXPECT_EQ(got.trace.proton_nodes.own_ns[1], 204'800) << bytes;
+    } else {
+      EXPECT_NE(got.problem.find("reading ends at byte "), std::string::npos) << got.problem;
+    }
+  }
+}
+
+TEST(Proton, SniffsMessagePack) {
+  const std::string frame = word("frame"), name = word("name"), children = word("children");
+  EXPECT_GT(proton::sniff("\x91\x81" + children + "\x91\x82" + children + "\x90" + frame + "\x81" + name), 90);
+  for (const std::string& other :
+       {"\x92"s, "\x92\x83"s, "\x92\x05"s, "\x92\x83" + frame, "\x92\x83" + frame + name, "\x91\x81" + name + word("a"),
+        "\x92\x83" + frame + "\x81" + word("type") + name, "\x91\x91\x81" + frame + "\x81" + name + word("a"),
+        "\x90\xc1"s, "\xdd\xff\xff\xff\xff"s})
+    EXPECT_EQ(proton::sniff(other), 0) << other.size();
 }
 
 TEST(Proton, LeavesOutWhatIsNoAmount) {
