@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "analyze/step_recording.h"
@@ -87,6 +88,17 @@ std::vector<uint8_t> replays(const Trace& trace, const std::vector<replay::StepT
   return out;
 }
 
+// Stages of which unrecorded steps are known by their ranges (derive/unseen_steps.h): one may hold what is several
+// steps where it is recorded, or its length is divided evenly. Only ranges as a whole can be compared then.
+std::set<std::tuple<int32_t, StringId>> known_by_ranges(const Steps& steps,
+                                                        const std::vector<StepRecording>& recordings) {
+  std::set<std::tuple<int32_t, StringId>> out;
+  for (Row s = 0; s < steps.size(); ++s)
+    if (recordings[s] == StepRecording::kAlone && steps.annotation[s] != kNoRow)
+      out.insert({steps.device[s], steps.stage[s]});
+  return out;
+}
+
 }  // namespace
 
 ReplayedSteps replay_steps(const Trace& trace, const RecorderCosts& costs, const HostPace& host_pace) {
@@ -136,12 +148,14 @@ UndisturbedTimes::UndisturbedTimes(const Trace& trace, const Groups& groups, con
   }
   std::map<std::tuple<int32_t, StringId>, StageTimesOf> stages;
   const std::vector<StepRecording> recordings = step_recordings(trace, away);
+  const std::set<std::tuple<int32_t, StringId>> by_ranges = known_by_ranges(steps, recordings);
   for (const StageRuns& runs : stage_runs(trace, recordings, replays(trace, replayed.steps), host_pace))
     stages[{runs.device, runs.stage}].disagreement = disagreement(runs, by_machine_ns);
   for (Row s = 0; s < steps.size(); ++s) {
     const bool alone = away.throughout(steps.start_ns[s], steps.end_ns[s]);
     StageTimesOf& times = stages[{steps.device[s], steps.stage[s]}];
-    const bool goes_on = steps.annotation[s] != kNoRow && steps.annotation[s] == times.range;
+    const bool goes_on = steps.annotation[s] != kNoRow && steps.annotation[s] == times.range &&
+                         by_ranges.count({steps.device[s], steps.stage[s]}) > 0;
     switch (recordings[s]) {
       case StepRecording::kNeither:
         if (steps.missing[s] == MissingKernels::kAll) window_ns_[s] = -1;

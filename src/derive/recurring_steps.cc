@@ -219,6 +219,7 @@ StepDraft unseen_step(const StepDraft& like, int64_t start_ns, int64_t end_ns) {
   draft.kind_known = like.kind_known;
   draft.split = like.split;
   draft.stage = like.stage;
+  draft.range = like.range;
   draft.unseen = true;
   draft.begin_ns = draft.host_start_ns = draft.window_start_ns = start_ns;
   draft.gpu_start_ns = draft.last_launch_ns = start_ns;
@@ -425,13 +426,12 @@ void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const Re
     const size_t group = in_turn.of(step.thread);
     // Ranges that hold several steps each do not tell them apart: those were found as they are without ranges.
     if ((step.source != StageSource::kDetected && !step.split) || step.unseen) named.insert(group);
-    std::string name = step.stage.empty() || step.split ? std::string(name_of(step.kind)) : std::string();
-    if (!step.stage.empty()) name = step.stage + ' ' + name;
+    const std::string name = step.stage.empty() ? std::string(name_of(step.kind)) : step.stage;
     StageEvents& stage = found[{step.device, group}][name];
     stage.steps.push_back(i);
     if (!step.split || !stage.range.empty()) continue;
-    stage.range = step.stage;
-    stage.ranges = ranges_of(ranges, step.stage, in_turn.threads(group));
+    stage.range = step.range.empty() ? step.stage : step.range;
+    stage.ranges = ranges_of(ranges, stage.range, in_turn.threads(group));
   }
   for (auto& [place, stages] : found) {
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.first);

@@ -26,6 +26,7 @@ struct StepDraft {
   uint32_t pass = 0;       // steps of several GPUs with the same one are one pass of the model; 0 for none
   bool continues = false;  // the same run of the host as the step before (a prompt after its images)
   std::string stage;       // empty: name it after its kind
+  std::string range;       // of a piece whose stage has its kind in its name: the stage of the range; else empty
   AnnotationId annotation = kNoRow;
 
   // Launches in [begin_ns, end_ns) on `thread` belong to the step; first activity of the host is at host_start_ns.

@@ -134,6 +134,24 @@ void set_device_windows(const Trace& trace, std::vector<StepDraft>& steps, const
   }
 }
 
+// Pieces of one range may be of several kinds, and are stages of their own then: "answer prefill", "answer decode". Not
+// where ranges of which nothing was recorded are steps of that stage: they have all of the pieces in them.
+void name_pieces(std::vector<StepDraft>& steps) {
+  std::map<std::string, std::set<StageKind>> kinds;
+  std::set<std::string> whole;
+  for (const StepDraft& step : steps) {
+    if (step.split && !step.stage.empty()) kinds[step.stage].insert(step.kind);
+    if (step.unseen) whole.insert(step.stage);
+  }
+  for (StepDraft& step : steps) {
+    const std::map<std::string, std::set<StageKind>>::const_iterator of = kinds.find(step.stage);
+    if (of == kinds.end() || of->second.size() < 2 || whole.count(step.stage) > 0) continue;
+    if (stage_kind_of(step.stage) == step.kind) continue;
+    step.range = step.stage;
+    step.stage.append(" ").append(name_of(step.kind));
+  }
+}
+
 // By CUPTI's coming or going.
 bool is_held_up(const RecordedSpans& recorded, const StepDraft& draft) {
   return RecordedSpans::touches(recorded.switching(draft.device), draft.host_start_ns, draft.window_end_ns);
@@ -489,6 +507,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   }
   begin_prompts_behind_results(trace, orders, steps);
   join_windows(steps);
+  name_pieces(steps);
   if (!trace.recorded.empty()) add_recurring_steps(trace, stages, recorded, steps);
   reorder(trace, steps, by_window);
   const std::vector<MissingKernels> missing = missing_kernels(trace, recorded, steps);

@@ -184,6 +184,29 @@ TEST(UndisturbedTimes, StepsOfOneRangeAreOneTime) {
   EXPECT_DOUBLE_EQ(*found.window_ns(StepId(0)) + *found.window_ns(StepId(1)), 11 * kMs) << "scaled together";
 }
 
+// Pieces of a range whose unrecorded steps were found one by one are steps like any others.
+TEST(UndisturbedTimes, PiecesOfARangeAreStepsWhereUnrecordedOnesAre) {
+  AnalyzedRecording run;
+  int64_t at = 0;
+  const auto add = [&](int64_t length, AnnotationId range, MissingKernels missing) {
+    const StepId step = run.step(StageKind::kDecode, at, at + length, 1, 1, "answer decode");
+    run.trace.steps.annotation[step] = range;
+    run.trace.steps.missing[step] = missing;
+    if (missing != MissingKernels::kNone) run.trace.steps.state[step] = StepState::kNotRecorded;
+    if (missing == MissingKernels::kNone) run.gpu("gemm", Category::kGemm, at, 1000, {step, kNoRow, kNoRow, kNoRow});
+    at += length;
+  };
+  for (int i = 0; i < 24; ++i) add(7 * kMs, AnnotationId(i / 6), MissingKernels::kNone);
+  const int64_t middle = at;
+  for (int i = 0; i < 24; ++i) add(6 * kMs, kNoRow, MissingKernels::kAll);
+  recorded_until(run, middle, at, "detached");
+  const UndisturbedTimes found = times(run, {}, {});
+  ASSERT_EQ(found.rows().size(), 1U);
+  EXPECT_EQ(found.rows()[0].recorded_steps, 24);
+  EXPECT_DOUBLE_EQ(*found.rows()[0].recorded_ms, 7);
+  EXPECT_DOUBLE_EQ(found.rows()[0].step_ms, 6);
+}
+
 // What was recorded is warm-up, and what is steady was not recorded: tables and findings say nothing of it.
 TEST(UndisturbedTimes, SteadyStepsThatWereNotRecordedAreAskedFor) {
   AnalyzedRecording run = recording(12, 70 * kMs, 20, 14 * kMs, true);
