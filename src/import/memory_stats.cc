@@ -39,7 +39,7 @@ class StatsReader : serving::DocumentWalk {
 
   // How many figures there were.
   size_t read() {
-    const Token token = json_.next();
+    const Token token = document_.next();
     if (token == Token::kObject)
       object("");
     else if (token == Token::kArray)

@@ -50,11 +50,11 @@ class InspectorReader : serving::DocumentWalk {
   size_t read() {
     for (;;) {
       stopped_ = false;
-      const Token token = json_.next();
+      const Token token = document_.next();
       if (token == Token::kEnd) break;
       if (token == Token::kObject ? document() : other_value(token)) continue;
       if (cut_) break;
-      json_.skip_line();  // a line that is no JSON costs itself
+      document_.skip_line();  // a line that is no JSON costs itself
     }
     for (const auto& [key, dropped] : drops_) {
       const auto& [communicator, rank, kind, host, process] = key;
@@ -153,7 +153,7 @@ class InspectorReader : serving::DocumentWalk {
 
   bool words(std::string& to, Token first) {
     if (first == Token::kText)
-      to = json_.text().substr(0, kTextMaxOfInspector);
+      to = document_.text().substr(0, kTextMaxOfInspector);
     else
       count(DiagnosticId::kBadMetadata, "no text");
     if (to == "unknown") to.clear();

@@ -79,7 +79,7 @@ bool is_of_work(std::string_view key) { return key.starts_with("flops") || key =
 template <class Stream>
 class ProtonReader : serving::DocumentWalkOf<Stream> {
   using Walk = serving::DocumentWalkOf<Stream>;
-  using Walk::count, Walk::cut_, Walk::entries, Walk::json_, Walk::length, Walk::members, Walk::number, Walk::skip,
+  using Walk::count, Walk::cut_, Walk::entries, Walk::document_, Walk::length, Walk::members, Walk::number, Walk::skip,
       Walk::stop, Walk::stopped_;
 
  public:
@@ -91,13 +91,13 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
 
   // How many kernels and metrics there were.
   size_t read() {
-    const Token token = json_.next();
+    const Token token = document_.next();
     bool whole = false;
     if (token == Token::kArray)
       whole = entries([&](Token first) { return first == Token::kObject ? tree() : no_node(first); });
     else
       count(DiagnosticId::kMalformedEvent, "no list");
-    if (whole && json_.next() != Token::kEnd) count(DiagnosticId::kTrailingData, "behind the document");
+    if (whole && document_.next() != Token::kEnd) count(DiagnosticId::kTrailingData, "behind the document");
     add_rows();
     return kernels_ + metrics_.size();
   }
@@ -105,7 +105,8 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
   // Of a document that could not be read to its end: "; reading ends at byte 17: the document has no end".
   std::string where_it_ended() const {
     if (!stopped_) return {};
-    return fmt::format("; reading ends at {}: {}", json_.place(), cut_ ? "the document has no end" : json_.problem());
+    return fmt::format("; reading ends at {}: {}", document_.place(),
+                       cut_ ? "the document has no end" : document_.problem());
   }
 
  private:
@@ -133,7 +134,7 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
 
   // A key of the innermost node, with its value, or its end.
   bool member(std::vector<Open>& open) {
-    const Token token = json_.next();
+    const Token token = document_.next();
     const size_t node = open.back().node;
     if (token == Token::kObjectEnd) {
       if (nodes_[node].any && !nodes_[node].named) count(DiagnosticId::kMissingField, "a node without frame.name");
@@ -141,8 +142,8 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
       return true;
     }
     if (token != Token::kKey) return stop_tree(token);
-    const std::string key(json_.text());
-    const Token first = json_.next();
+    const std::string key(document_.text());
+    const Token first = document_.next();
     if (!serving::is_scalar(first) && !serving::is_container(first)) return stop_tree(first);
     nodes_[node].any |= key == "children" || key == "frame" || key == "metrics";
     if (key == "children" && first == Token::kArray) {
@@ -158,7 +159,7 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
   }
 
   bool child(std::vector<Open>& open) {
-    const Token token = json_.next();
+    const Token token = document_.next();
     if (token == Token::kArrayEnd) {
       open.back().in_children = false;
       return true;
@@ -176,7 +177,7 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
   }
 
   bool stop_tree(Token token) {
-    if (token == Token::kBad && json_.depth() == kNestingOfTree)
+    if (token == Token::kBad && document_.depth() == kNestingOfTree)
       count(DiagnosticId::kLimitReached, fmt::format("a tree deeper than {}", kTreeDepthMax));
     return stop(token);
   }
@@ -190,7 +191,7 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
   bool frame(size_t node) {
     return members([&](std::string_view key, Token first) {
       if (key == "name" && first == Token::kText) {
-        nodes_[node].name = builder_.text(plain_name(json_.text()));
+        nodes_[node].name = builder_.text(plain_name(document_.text()));
         nodes_[node].named = true;
       }
       return skip(first);
@@ -209,9 +210,9 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
       else if (key == "count")
         of.launches = whole_launches(first);
       else if (key == "deviceid" && (first == Token::kText || first == Token::kNumber))
-        of.gpu_number = json_.text().substr(0, kGpuTextMax);
+        of.gpu_number = document_.text().substr(0, kGpuTextMax);
       else if (key == "devicetype" && (first == Token::kText || first == Token::kNumber))
-        of.gpu_kind = json_.text().substr(0, kGpuTextMax);
+        of.gpu_kind = document_.text().substr(0, kGpuTextMax);
       else if (first == Token::kNumber)
         add_metric(node, name, key, number(first, name));
       return skip(first);  // texts and lists are of no use here
@@ -266,7 +267,7 @@ class ProtonReader : serving::DocumentWalkOf<Stream> {
 
   bool fact(ProtonGpus::Values& row, bool& any, std::string_view key, Token value) {
     if (key == "arch" && (value == Token::kText || value == Token::kNumber)) {
-      row.arch = builder_.text(json_.text().substr(0, kGpuTextMax));
+      row.arch = builder_.text(document_.text().substr(0, kGpuTextMax));
       any = true;
       return true;
     }

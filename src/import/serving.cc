@@ -32,9 +32,9 @@ class ServingReader : DocumentWalk {
     bool in_list = false;
     for (;;) {
       stopped_ = false;
-      const Token token = json_.next();
+      const Token token = document_.next();
       if (token == Token::kEnd) break;
-      if (token == Token::kArray && json_.depth() == 1)
+      if (token == Token::kArray && document_.depth() == 1)
         in_list = true;
       else if (token == Token::kArrayEnd && in_list)
         in_list = false;
@@ -69,15 +69,15 @@ class ServingReader : DocumentWalk {
 
   // Behind what is no JSON: goes on in the next line, where a document is a line.
   bool go_on(bool in_list) {
-    if (cut_ || in_list || json_.line() != json_.document_line()) return false;
-    json_.skip_line();
+    if (cut_ || in_list || document_.line() != document_.document_line()) return false;
+    document_.skip_line();
     return true;
   }
 
   // ---- texts and figures ----
 
   void keep_text(ReadRun& run, const char* what, Token token) {
-    if (token == Token::kText && !json_.text().empty()) run.texts[what] = json_.text().substr(0, kTextOfRunMax);
+    if (token == Token::kText && !document_.text().empty()) run.texts[what] = document_.text().substr(0, kTextOfRunMax);
   }
 
   void add_figure(ReadRun& run, std::string_view name, std::string_view statistic, double value, std::string_view unit,
@@ -134,8 +134,8 @@ class ServingReader : DocumentWalk {
     if (const FlatName* flat = find_flat(key)) {
       // "inf" is how vLLM writes that nothing holds requests back.
       const bool rate_as_text = flat->name == "request-rate" && token == Token::kText;
-      const bool unlimited = rate_as_text && json_.text() == "inf";
-      if (rate_as_text && json_.text() == "trace") return;  // SGLang: requests come when those of a trace came
+      const bool unlimited = rate_as_text && document_.text() == "inf";
+      if (rate_as_text && document_.text() == "trace") return;  // SGLang: requests come when those of a trace came
       add_figure(run, flat->name, "", unlimited ? INFINITY : number(token, key), flat->unit, key);
       return;
     }
@@ -181,7 +181,7 @@ class ServingReader : DocumentWalk {
       if (whole_numbers != nullptr) whole_numbers->push_back(whole(token, field));
       if (seconds != nullptr) seconds->push_back(length(token, 1e9, field));
       if (errors)
-        columns.errors.emplace_back(token == Token::kText ? json_.text().substr(0, kTextOfErrorMax)
+        columns.errors.emplace_back(token == Token::kText ? document_.text().substr(0, kTextOfErrorMax)
                                                           : std::string_view());
       return skip(token);
     });
@@ -199,7 +199,7 @@ class ServingReader : DocumentWalk {
       columns.itl_counts.push_back(0);
       columns.itl_whole.push_back(token == Token::kArray);
       if (token != Token::kArray) {
-        if (token == Token::kObject || json_.text() != "null")
+        if (token == Token::kObject || document_.text() != "null")
           count(DiagnosticId::kBadNumber, fmt::format("itls[{}] is no list", at - 1));
         return skip(token);
       }
@@ -247,12 +247,12 @@ class ServingReader : DocumentWalk {
     return members([&](std::string_view key, Token first) {
       if (key == "request_start_ns") {
         parts.metadata = true;
-        if (first != Token::kNumber || !json::parse_int(json_.text(), record.start_ns) || record.start_ns < 0) {
+        if (first != Token::kNumber || !json::parse_int(document_.text(), record.start_ns) || record.start_ns < 0) {
           record.start_ns = -1;
           count(DiagnosticId::kBadNumber, key);
         }
       }
-      if (key == "benchmark_phase" && first == Token::kText) parts.warm_up = json_.text() == "warmup";
+      if (key == "benchmark_phase" && first == Token::kText) parts.warm_up = document_.text() == "warmup";
       if (key == "guidellm_version") run.texts["format"] = "guidellm";
       return skip(first);
     });
@@ -262,8 +262,8 @@ class ServingReader : DocumentWalk {
     parts.failed = true;
     std::string type, message;
     const bool read = members([&](std::string_view key, Token first) {
-      if (key == "type" && first == Token::kText) type = json_.text().substr(0, kTextOfErrorMax / 4);
-      if (key == "message" && first == Token::kText) message = json_.text().substr(0, kTextOfErrorMax);
+      if (key == "type" && first == Token::kText) type = document_.text().substr(0, kTextOfErrorMax / 4);
+      if (key == "message" && first == Token::kText) message = document_.text().substr(0, kTextOfErrorMax);
       return skip(first);
     });
     record.error = type + (type.empty() || message.empty() ? "" : ": ") + message;
@@ -279,7 +279,7 @@ class ServingReader : DocumentWalk {
       std::string unit;
       std::vector<double> list;
       const bool read = members([&](std::string_view key, Token inner) {
-        if (key == "unit" && inner == Token::kText) unit = json_.text().substr(0, 40);
+        if (key == "unit" && inner == Token::kText) unit = document_.text().substr(0, 40);
         if (key == "value" && inner == Token::kArray)
           return entries([&](Token entry) {
             if (list.size() < kRequestsMax) list.push_back(number(entry, name));
@@ -355,7 +355,7 @@ class ServingReader : DocumentWalk {
     std::string unit;
     std::vector<std::pair<std::string, double>> values;
     const bool read = members([&](std::string_view statistic, Token first) {
-      if (statistic == "unit" && first == Token::kText) unit = json_.text().substr(0, 40);
+      if (statistic == "unit" && first == Token::kText) unit = document_.text().substr(0, 40);
       const std::string known = known_statistic(statistic);
       if (statistic != "unit" && !known.empty() && is_scalar(first))
         values.emplace_back(known, number(first, fmt::format("{}.{}", key, statistic)));
@@ -441,7 +441,7 @@ class ServingReader : DocumentWalk {
           add_figure(run, "max-concurrency", "", number(value, inner), "requests", "strategy." + std::string(inner));
         if (is_scalar(value) && inner == "rate")
           add_figure(run, "request-rate", "", number(value, inner), "requests/s", "strategy.rate");
-        if (inner == "type_" && value == Token::kText && json_.text() == "throughput")
+        if (inner == "type_" && value == Token::kText && document_.text() == "throughput")
           add_figure(run, "request-rate", "", INFINITY, "requests/s", "strategy.type_");
         return skip(value);
       });
@@ -498,7 +498,7 @@ class ServingReader : DocumentWalk {
           if (key == "time_to_first_token_ms") request.ttft_ns = length(value, 1e6, key);
           if (key == "prompt_tokens") request.input_tokens = whole(value, key);
           if (key == "output_tokens") request.output_tokens = whole(value, key);
-          if (key == "error" && value == Token::kText) why = json_.text().substr(0, kTextOfErrorMax);
+          if (key == "error" && value == Token::kText) why = document_.text().substr(0, kTextOfErrorMax);
           return true;
         });
         if (!failure.empty()) {
@@ -514,7 +514,7 @@ class ServingReader : DocumentWalk {
 
   bool guidellm_info(std::string& why) {
     return members([&](std::string_view key, Token value) {
-      if (key == "error" && value == Token::kText) why = json_.text().substr(0, kTextOfErrorMax);
+      if (key == "error" && value == Token::kText) why = document_.text().substr(0, kTextOfErrorMax);
       return skip(value);
     });
   }

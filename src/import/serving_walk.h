@@ -24,14 +24,14 @@ template <class Stream>
 class DocumentWalkOf {
  protected:
   DocumentWalkOf(InputFile& input, Diagnostics& diagnostics, size_t nesting_max = JsonStream::kNestingMax)
-      : json_(input, nesting_max), diagnostics_(diagnostics) {}
+      : document_(input, nesting_max), diagnostics_(diagnostics) {}
   ~DocumentWalkOf() = default;
 
   // ---- places and remarks ----
 
   void count(DiagnosticId id, std::string_view what) {
     const bool kept = diagnostics_.places(id).size() < Diagnostics::kKeptPlaces;
-    diagnostics_.add(id, kept ? fmt::format("{} ({})", json_.place(), what) : std::string());
+    diagnostics_.add(id, kept ? fmt::format("{} ({})", document_.place(), what) : std::string());
   }
 
   // Says why reading stopped inside a document.
@@ -42,7 +42,7 @@ class DocumentWalkOf {
       cut_ = true;
       count(DiagnosticId::kTruncatedFile, "the document has no end");
     } else {
-      count(DiagnosticId::kMalformedEvent, json_.problem());
+      count(DiagnosticId::kMalformedEvent, document_.problem());
     }
     return false;
   }
@@ -53,9 +53,9 @@ class DocumentWalkOf {
   bool skip(Token token) {
     if (is_scalar(token)) return true;
     if (!is_container(token)) return stop(token);
-    const size_t outside = json_.depth() - 1;
-    while (json_.depth() > outside) {
-      const Token inner = json_.next();
+    const size_t outside = document_.depth() - 1;
+    while (document_.depth() > outside) {
+      const Token inner = document_.next();
       if (inner == Token::kBad || inner == Token::kCut || inner == Token::kEnd) return stop(inner);
     }
     return true;
@@ -65,11 +65,11 @@ class DocumentWalkOf {
   template <class F>
   bool members(F&& on_member) {
     for (;;) {
-      const Token token = json_.next();
+      const Token token = document_.next();
       if (token == Token::kObjectEnd) return true;
       if (token != Token::kKey) return stop(token);
-      const std::string key(json_.text());
-      const Token first = json_.next();
+      const std::string key(document_.text());
+      const Token first = document_.next();
       if (!is_scalar(first) && !is_container(first)) return stop(first);
       if (!on_member(std::string_view(key), first)) return false;
     }
@@ -78,7 +78,7 @@ class DocumentWalkOf {
   template <class F>
   bool entries(F&& on_entry) {
     for (;;) {
-      const Token token = json_.next();
+      const Token token = document_.next();
       if (token == Token::kArrayEnd) return true;
       if (!is_scalar(token) && !is_container(token)) return stop(token);
       if (!on_entry(token)) return false;
@@ -90,11 +90,11 @@ class DocumentWalkOf {
   // The number that the token is; NaN, and counted, where it is a text. null is absent, and nothing to count.
   double number(Token token, std::string_view field) {
     double value = 0;
-    if (token == Token::kNumber && json::parse_any_number(json_.text(), value)) {
+    if (token == Token::kNumber && json::parse_any_number(document_.text(), value)) {
       if (std::isnan(value)) count(DiagnosticId::kBadNumber, fmt::format("{} is NaN", field));
       return value;
     }
-    if (token == Token::kWord && json_.text() == "null") return NAN;
+    if (token == Token::kWord && document_.text() == "null") return NAN;
     count(DiagnosticId::kBadNumber,
           fmt::format("{} is {}, not a number", field, token == Token::kText ? "a text" : "no number"));
     return NAN;
@@ -125,7 +125,7 @@ class DocumentWalkOf {
     return static_cast<int64_t>(value);
   }
 
-  Stream json_;
+  Stream document_;
   bool stopped_ = false;  // in the open document
   bool cut_ = false;      // the file ends in it
 

@@ -76,7 +76,7 @@ class TrtexecReader : serving::DocumentWalk {
 
   // How many layers and queries there were.
   size_t read() {
-    const Token token = json_.next();
+    const Token token = document_.next();
     bool whole = false;
     if (token == Token::kObject)
       whole = engine();
@@ -84,7 +84,7 @@ class TrtexecReader : serving::DocumentWalk {
       whole = entries([&](Token first) { return first == Token::kObject ? list_entry() : no_object(first); });
     else
       count(DiagnosticId::kMalformedEvent, "neither a list nor an object");
-    if (whole && json_.next() != Token::kEnd) count(DiagnosticId::kTrailingData, "behind the document");
+    if (whole && document_.next() != Token::kEnd) count(DiagnosticId::kTrailingData, "behind the document");
     // The count stands in an element of its own.
     for (size_t row = first_time_; row < trace_.layer_times.size(); ++row)
       trace_.layer_times.iterations[row] = iterations_;
@@ -123,7 +123,7 @@ class TrtexecReader : serving::DocumentWalk {
   bool entry_member(ListEntry& entry, std::string_view key, Token first) {
     if (key == "name" && first == Token::kText) {
       entry.named = true;
-      entry.name = json_.text();
+      entry.name = document_.text();
       return true;
     }
     if (key == "count") {
@@ -148,7 +148,7 @@ class TrtexecReader : serving::DocumentWalk {
 
   bool is_nan(Token token) const {
     double value = 0;
-    return token == Token::kNumber && json::parse_any_number(json_.text(), value) && std::isnan(value);
+    return token == Token::kNumber && json::parse_any_number(document_.text(), value) && std::isnan(value);
   }
 
   int64_t whole_count(Token token) {
@@ -203,7 +203,7 @@ class TrtexecReader : serving::DocumentWalk {
         if (entry == Token::kObject) return layer();
         if (entry != Token::kText) return no_object(entry);
         Layer named;
-        named.name = json_.text();
+        named.name = document_.text();
         add_layer(named);
         return true;
       });
@@ -218,7 +218,7 @@ class TrtexecReader : serving::DocumentWalk {
       if (key == "TacticName") return layer_text(of.tactic, kTextOfLayerMax, key, first);
       if (key == "Metadata") return layers_of_network(of.metadata, first);
       if (key == "TacticValue" && first == Token::kNumber) {
-        of.tactic_value = json_.text();
+        of.tactic_value = document_.text();
         return true;
       }
       if (key == "TacticValue") return layer_text(of.tactic_value, kFormatMax, key, first);
@@ -240,8 +240,8 @@ class TrtexecReader : serving::DocumentWalk {
 
   bool layer_text(std::string& to, size_t most, std::string_view key, Token first) {
     if (first == Token::kText)
-      to = json_.text().substr(0, most);
-    else if (first != Token::kWord || json_.text() != "null")
+      to = document_.text().substr(0, most);
+    else if (first != Token::kWord || document_.text() != "null")
       count(DiagnosticId::kBadMetadata, fmt::format("{} is no text", key));
     return skip(first);
   }

@@ -40,9 +40,12 @@ std::string engine_in_words(const Report& report) {
 std::string proton_in_words(const Report& report) {
   int64_t launches = 0;
   for (const ProtonProfileRecord& row : report.proton_profiles) launches += row.launches;
-  return fmt::format("{} launches of {} kernels in {} scopes by Proton", format_count(static_cast<double>(launches)),
-                     format_count(static_cast<double>(report.proton_kernels.size())),
-                     format_count(static_cast<double>(report.proton_scopes.size())));
+  const auto number = [](size_t n, std::string_view of) {
+    return fmt::format("{} {}{}", format_count(static_cast<double>(n)), of, n == 1 ? "" : "s");
+  };
+  return fmt::format("{} launch{} of {} in {} by Proton", format_count(static_cast<double>(launches)),
+                     launches == 1 ? "" : "es", number(report.proton_kernels.size(), "kernel"),
+                     number(report.proton_scopes.size(), "scope"));
 }
 
 }  // namespace
