@@ -89,7 +89,7 @@ class Played {
   void event(KeyKind kind, uint64_t hash, int64_t dur_ns) {
     start_clock();
     if (kind == KeyKind::kKernel && !records_ && !attached_) return work(dur_ns);  // not seen then
-    if (StepKey* const key = keys_->find(kind, hash)) keys_->recurs(*key, now_, conditions());
+    if (StepKey* const key = keys_->find(kind, hash)) keys_->recurs(*key, now_, conditions(), outer_ == nullptr);
     work(dur_ns);
   }
   // The same call in each of so many layers.
@@ -449,6 +449,20 @@ TEST(Windows, RangesAroundStepsThatHoldLayersAreTheSteps) {
   }
   EXPECT_GE(program.seen("layer").whole_steady, 16 * 20);
   EXPECT_GE(program.seen("layer").alone, 16 * 40);
+}
+
+// Nor where nothing is around them: the host reads in each which experts are chosen, and the output layer follows.
+TEST(Windows, WhatFollowsLayersInRangesTellsTheSteps) {
+  Played program({.attach_ns = 3 * kMs});
+  program.start_clock();
+  program.idle(700 * kMs);  // weights are made
+  for (int step = 0; step < 80; ++step)
+    program.step("token", [&] {
+      for (int layer = 0; layer < 18; ++layer) program.range("layer", step == 0 ? 20 * kMs : kMs, step == 0, step == 0);
+      program.event(KeyKind::kRecurring, 7, kMs / 2);
+    });
+  EXPECT_GE(program.seen("token").whole, 20);
+  EXPECT_GE(program.seen("token").alone, 30);
 }
 
 TEST(Windows, AServersFirstRequestIsFollowedByWindowsForItsPrompts) {

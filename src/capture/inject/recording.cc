@@ -242,12 +242,14 @@ void host_waited(int64_t time_ns) {
 
 void step_recurs(uint64_t key, int64_t time_ns) {
   if (!tells_steps()) return;
-  if (StepKey* const known = step_keys.find(KeyKind::kRecurring, key)) step_keys.recurs(*known, time_ns, conditions());
+  StepKey* const known = step_keys.find(KeyKind::kRecurring, key);
+  if (known != nullptr) step_keys.recurs(*known, time_ns, conditions(), thread_state.steps[0].key == nullptr);
 }
 
 void kernel_step_seen(const void* function, int64_t time_ns) {
   const uint64_t hash = (reinterpret_cast<uintptr_t>(function) ^ 0x6B65726E656CULL) * 0x9E3779B97F4A7C15ULL;
-  if (StepKey* const known = step_keys.find(KeyKind::kKernel, hash)) step_keys.recurs(*known, time_ns, conditions());
+  StepKey* const known = step_keys.find(KeyKind::kKernel, hash);
+  if (known != nullptr) step_keys.recurs(*known, time_ns, conditions(), thread_state.steps[0].key == nullptr);
 }
 
 void publish_steps(session::Slot& slot) {

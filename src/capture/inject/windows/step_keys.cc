@@ -285,7 +285,8 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
   }
 }
 
-void StepKeys::recurs(StepKey& key, int64_t now_ns, const Conditions& conditions) {
+void StepKeys::recurs(StepKey& key, int64_t now_ns, const Conditions& conditions, bool outside) {
+  key.outside.store(outside, std::memory_order_relaxed);
   const int64_t before_ns = loaded(key.last_begin_ns);
   begins(key, now_ns, conditions.disturbed_ns);
   if (loaded(key.seen) > 1)
@@ -336,6 +337,14 @@ bool StepKeys::came_once(const StepKey& key) {
   return key.kind.load(std::memory_order_relaxed) == KeyKind::kRecurring && loaded(key.rounds) < 2;
 }
 
+// Of one that came in one round only, behind ranges: it may come again once as many rounds have passed as before it, or
+// twice as many.
+bool StepKeys::may_follow_ranges(const StepKey& key) const {
+  const uint64_t round = key.round_at.load(std::memory_order_relaxed);
+  return came_once(key) && key.outside.load(std::memory_order_relaxed) &&
+         waits_.load(std::memory_order_relaxed) + 1 <= 3 * round;
+}
+
 // Of one that came in one round only: whether it did for so long that it is a loop without waits rather than a prompt.
 bool StepKeys::recurred_for_long(const StepKey& key) {
   return static_cast<int64_t>(loaded(key.seen)) * key.period.median_ns() >= kSecond;
@@ -379,11 +388,14 @@ bool StepKeys::stays_unsteady(const StepKey& key, const Present& present) {
   // waited for, for each is of steps of its own.
   if (key.kind.load(std::memory_order_relaxed) == KeyKind::kRange)
     return present.commonest_range_ns != 0 && loaded(key.whole) > share_of(key, present);
-  return rounds > share_of(key, present) && 2 * loaded(key.steady_rounds) < rounds;
+  // What is behind ranges comes in every step, if they are layers: it is steady once it is known what is usual.
+  const bool behind = present.commonest_range_ns != 0 && key.outside.load(std::memory_order_relaxed);
+  return rounds > share_of(key, present) && 2 * loaded(key.steady_rounds) + (behind ? kUsualLeast : 0) < rounds;
 }
 
 // Whether a key keeps what goes on from being complete.
 bool StepKeys::holds_open(const StepKey& key, int64_t now_ns, const Present& present) const {
+  if (present.commonest_range_ns != 0 && may_follow_ranges(key)) return true;
   if (key.kind.load(std::memory_order_relaxed) == KeyKind::kKernel || is_container(key) ||
       has_its_share(key, present) || stays_unsteady(key, present))
     return false;
@@ -405,7 +417,8 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
   out.cost = cost();
   const Present present = present_steps(now_ns);
   out.complete = present.rounds_ns != 0;
-  // Ranges decide alone where they cover most of the time.
+  // Ranges decide alone where they cover most of the time, of what is in them: where they are around layers, the output
+  // layer behind them tells the steps.
   double covered = 0;
   bool has_range = false, has_recurring = false;
   for (const StepKey& key : keys_) {
@@ -426,10 +439,12 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
   }
   const bool ranges_alone = has_range && (covered >= 0.5 || !has_recurring);
   for (const StepKey& key : keys_) {
-    if (key.hash.load(std::memory_order_relaxed) == 0 || !is_alive(key, now_ns)) continue;
+    if (key.hash.load(std::memory_order_relaxed) == 0) continue;
+    const bool may_follow = has_range && may_follow_ranges(key);
+    if (!may_follow && (!is_alive(key, now_ns) || came_once(key))) continue;
     const KeyKind kind = key.kind.load(std::memory_order_relaxed);
-    if (kind == KeyKind::kKernel ? has_range || has_recurring : kind == KeyKind::kRecurring && ranges_alone) continue;
-    if (came_once(key)) continue;
+    const bool told_by_ranges = ranges_alone && !key.outside.load(std::memory_order_relaxed);
+    if (kind == KeyKind::kKernel ? has_range || has_recurring : kind == KeyKind::kRecurring && told_by_ranges) continue;
     ++out.alive;
     const int64_t time_ns = key.time.median_ns();
     out.longest_ns = std::max(out.longest_ns, time_ns);

@@ -46,6 +46,7 @@ struct StepKey {
   std::atomic<uint64_t> hash{0};  // 0: a free place
   std::atomic<KeyKind> kind{KeyKind::kRange};
   std::atomic<bool> container{false};    // holds other keys' occurrences and is long: they are the steps
+  std::atomic<bool> outside{false};      // the latest occurrence, of a graph or call, was in no range
   std::atomic<bool> holds_steps{false};  // a range in which another one recurs, with waits between: a request, a batch
   std::atomic<int64_t> within_ns{0};     // when the range around the latest occurrence began, and
   std::atomic<uint32_t> rounds_before{0};  // the rounds seen before that
@@ -97,8 +98,8 @@ class StepKeys {
   // It has begun, in the one that began then: whether it is the steps that `outer` holds is known by how it recurs.
   static void begins_within(StepKey& key, StepKey& outer, int64_t outer_begin_ns);
   void ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Conditions& conditions);
-  // An event without an end: the occurrence before it ends with it.
-  void recurs(StepKey& key, int64_t now_ns, const Conditions& conditions);
+  // An event without an end: the occurrence before it ends with it. `outside`: of any range.
+  void recurs(StepKey& key, int64_t now_ns, const Conditions& conditions, bool outside);
   // The host waited for the GPU.
   void waited(int64_t now_ns);
   // Whether a key may have come to its wanted rounds since this was asked last: the moment to ask for a summary.
@@ -158,6 +159,7 @@ class StepKeys {
   static bool has_its_share(const StepKey& key, const Present& present);
   bool holds_open(const StepKey& key, int64_t now_ns, const Present& present) const;
   static bool came_once(const StepKey& key);
+  bool may_follow_ranges(const StepKey& key) const;
   static bool recurred_for_long(const StepKey& key);
 
   std::atomic<uint64_t> waits_{0};
