@@ -55,6 +55,7 @@ std::optional<StepName> name_of_text(std::string_view text, const std::vector<Co
       step = *counted;
       step.stage = rule.step.stage;
       step.kind = rule.step.kind;
+      step.by_rule = true;
     }
     return step;
   }
@@ -169,6 +170,7 @@ Result<StageRanges> find_stage_ranges(const Trace& trace, const std::vector<Stag
     StepName step;
     step.stage = rule.name;
     step.kind = stage_kind_of(rule.name);
+    step.by_rule = true;
     compiled.push_back({step, std::move(regex)});
   }
   StageRanges found;

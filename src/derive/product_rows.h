@@ -43,8 +43,8 @@ class PromptsByRows {
 };
 
 // Prompts and decode steps in unrecorded time, of ranges whose words do not tell them apart ("pass"): by the rows of
-// products inside, where those of recorded ranges of the same text do (PromptsByRows). Call when recorded steps have
-// their kinds.
+// products inside, where those of recorded ranges of the same text do (PromptsByRows). One without a graph or a product
+// of an output layer, which all of these have, makes no token. Call when recorded steps have their kinds.
 void settle_by_product_rows(const Trace& trace, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

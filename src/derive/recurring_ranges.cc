@@ -10,9 +10,10 @@ namespace {
 
 constexpr double kNearlyAll = 0.9;
 constexpr size_t kRecursMin = 3;
-constexpr size_t kBesideMin = 2;    // beside texts that are there three times: two prompts with the tokens of each
-constexpr size_t kLaunchesMin = 4;  // of a step
-constexpr size_t kLeadingMin = 8;   // launches of a pass that leads to a prompt
+constexpr size_t kBesideMin = 2;       // beside texts that are there three times: two prompts with the tokens of each
+constexpr size_t kLaunchesMin = 4;     // of a step
+constexpr size_t kLeadingMin = 8;      // launches of a pass that leads to a prompt, products of another model's
+constexpr int64_t kOutputsMin = 8192;  // an output layer has more features
 
 struct Occurrence {
   int64_t start_ns = 0, end_ns = 0;
@@ -35,8 +36,8 @@ size_t median_count(std::vector<size_t> counts) {
 // The ranges of one thread, judged by what it launched.
 class ThreadRanges {
  public:
-  ThreadRanges(const Trace& trace, ThreadId thread, const StageRanges& stages, std::span<const int64_t> launches,
-               const std::vector<StepDraft>& detected, const HostCalls& calls)
+  ThreadRanges(const Trace& trace, ThreadId thread, const StageRanges& stages, const LaunchOrder& order,
+               std::span<const int64_t> launches, const std::vector<StepDraft>& detected, const HostCalls& calls)
       : trace_(trace), thread_(thread), launches_(launches), calls_(calls) {
     for (const StageRange& range : stages.ranges) {
       if (range.thread != thread) continue;
@@ -48,6 +49,7 @@ class ThreadRanges {
       steps_.push_back(middle_launch(launches, step.begin_ns, step.end_ns));
     }
     std::sort(steps_.begin(), steps_.end());
+    find_products(order);
     collect();
   }
 
@@ -90,6 +92,16 @@ class ThreadRanges {
     const std::vector<StageRange>::const_iterator next = std::lower_bound(
         named_.begin(), named_.end(), end, [](const StageRange& r, int64_t time) { return r.start_ns < time; });
     return next != named_.begin() && (next - 1)->end_ns > start;
+  }
+
+  void find_products(const LaunchOrder& order) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      const WorkId work = trace_.gpu_links.work.empty() ? kNoRow : trace_.gpu_links.work[order.gpu[i]];
+      if (work == kNoRow || order.thread[i] != thread_ || trace_.works.kind[work] != WorkKind::kGemm ||
+          trace_.works.batch[work] != 1)
+        continue;
+      (trace_.works.n[work] >= kOutputsMin ? outputs_ : products_).push_back(order.time_ns[i]);
+    }
   }
 
   void collect() {
@@ -139,19 +151,30 @@ class ThreadRanges {
   struct Typical {
     size_t steps = 0;    // detected
     bool waits = false;  // after launches of a step
+    bool other = false;  // a pass of a model without an output layer, waited for
+    size_t ranges = 0;   // in which anything was launched
   };
   std::map<uint32_t, Typical> typical_of(const std::vector<Occurrence>& ranges) const {
-    std::map<uint32_t, std::pair<std::vector<size_t>, std::vector<size_t>>> counts;
+    struct Counts {
+      std::vector<size_t> steps, waits, others;
+    };
+    std::map<uint32_t, Counts> counts;
     for (const Occurrence& one : ranges) {
       const size_t launches = count_in(launches_, one.start_ns, one.end_ns);
       if (launches == 0) continue;
-      const bool waits = calls_.first_blocking(thread_, one.start_ns, one.end_ns) != nullptr;
-      counts[one.text].first.push_back(count_in(steps_, one.start_ns, one.end_ns));
-      counts[one.text].second.push_back(waits && launches >= kLaunchesMin ? 1 : 0);
+      const bool waits =
+          launches >= kLaunchesMin && calls_.first_blocking(thread_, one.start_ns, one.end_ns) != nullptr;
+      const bool other = waits && count_in(products_, one.start_ns, one.end_ns) >= kLeadingMin &&
+                         count_in(outputs_, one.start_ns, one.end_ns) == 0;
+      Counts& of_text = counts[one.text];
+      of_text.steps.push_back(count_in(steps_, one.start_ns, one.end_ns));
+      of_text.waits.push_back(waits ? 1 : 0);
+      of_text.others.push_back(other ? 1 : 0);
     }
     std::map<uint32_t, Typical> out;
-    for (auto& [text, pair] : counts)
-      out[text] = {median_count(std::move(pair.first)), median_count(std::move(pair.second)) > 0};
+    for (auto& [text, of_text] : counts)
+      out[text] = {median_count(of_text.steps), median_count(of_text.waits) > 0, median_count(of_text.others) > 0,
+                   of_text.steps.size()};
     return out;
   }
 
@@ -160,12 +183,15 @@ class ThreadRanges {
     std::map<uint32_t, size_t> texts;
     bool recurs = false;
     for (const auto& [text, typical] : typical_of(ranges)) {
+      if (typical.steps == 0 && typical.other && 2 * typical.ranges < steps_.size()) others_.insert(text);
       if (steps_.empty() ? !typical.waits : typical.steps == 0) continue;
       texts[text] = typical.steps;
       recurs |= counts_[text] >= kRecursMin;
     }
     if (!recurs) texts.clear();
     add_leading(ranges, texts);
+    for (const Occurrence& one : ranges)
+      if (!texts.empty() && others_.count(one.text) > 0) texts.emplace(one.text, 0);
     return texts;
   }
 
@@ -274,6 +300,9 @@ class ThreadRanges {
   std::vector<size_t> counts_;       // by text, ranges in unrecorded time included
   std::vector<AnnotationId> first_;  // by text
   std::set<uint32_t> leading_;       // texts of passes before prompts
+  std::set<uint32_t> others_;        // texts of passes of another model that make no tokens
+  // Launches of products with weights, rising: those of an output layer, all others.
+  std::vector<int64_t> outputs_, products_;
 };
 
 }  // namespace
@@ -287,7 +316,7 @@ void add_recurring_ranges(const Trace& trace, const std::vector<LaunchOrder>& or
     const ThreadId thread = orders[i].main_thread;
     if (thread == kNoRow || !done.insert(thread).second) continue;
     const LaunchTimes times(orders[i]);
-    ThreadRanges ranges(trace, thread, stages, times.of(thread), detected[i], calls);
+    ThreadRanges ranges(trace, thread, stages, orders[i], times.of(thread), detected[i], calls);
     const std::vector<StageRange> steps = ranges.find(stages.names);
     found.insert(found.end(), steps.begin(), steps.end());
   }

@@ -19,6 +19,9 @@ namespace llmprof {
 //   - Where detection knows steps by what they hold (a look-up of embeddings, a graph, a choice of tokens), a text is a
 //     step if its typical range holds such a step, and nearly all of those must lie in steps. So neither the parts of a
 //     pass ("layer 3") are steps nor the sampling after it.
+//     A text that holds none is a step of another model, which makes no tokens, if its typical range holds products
+//     with weights but no output layer, the host waits for what it gives, and it comes in fewer than half of the steps:
+//     what comes in each of them is a part of a step.
 //   - Where it knows none, or only that kernel names recur, nothing else may name a stage, and a text is a step if the
 //     host waits for the GPU in its typical range.
 // If the typical range of a text holds several steps (a request), the recurring ranges inside take its place, if nearly

@@ -59,6 +59,7 @@ struct StepDraft {
   int64_t logit_rows = -1;           // rows of the output layer, where the last GEMM is the widest
   int64_t chosen_rows = -1;          // rows of logits that operators choose tokens from
   double weights = 0;                // elements of the weights that products with known shapes multiply with
+  double logit_weights = 0;          // those of the output layer among them, where logit_rows is known
   int64_t attention_sequences = -1;  // batch of the last attention
   // A pass on many rows that products on fewer follow, of an encoder and its decoder, say: rows and products of it, and
   // of what follows; 0: the step is not so.

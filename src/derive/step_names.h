@@ -19,6 +19,7 @@ struct StepName {
   bool says_step = false;          // the text calls itself a step: "decode_step", not "decode" or "decode_steps"
   bool recurs = false;             // known to be steps because they recur (recurring_ranges.h); shapes decide the kind
   bool holds_known_steps = false;  // of those: they hold steps that detection knows by more than their period
+  bool by_rule = false;            // the user said so
   int64_t new_tokens = -1;         // tokens the model ran on, all sequences together
   int64_t sequences = -1;          // requests in the step
   int64_t output_tokens = -1;      // known for pure decode steps; a prompt chunk may or may not end its prompt

@@ -65,6 +65,7 @@ struct ShapeTally {
     last_k = k;
     last_m = m;
   }
+  double last_weights() const { return static_cast<double>(last_n) * static_cast<double>(last_k); }
   int64_t logit_rows() const { return last_n >= kLogitsMin && last_n == widest_n ? last_m : -1; }
   int64_t usual_rows() const { return usual().m; }
   bool rows_agree() const { return usual().count * 2 > gemms; }
@@ -234,21 +235,47 @@ bool fits_tiles(const StepDraft& step, int64_t tokens) {
   return step.query_tiles == tiles_of(64) || step.query_tiles == tiles_of(128) || step.query_tiles == tiles_of(32);
 }
 
+// Whether a pass without logits multiplies with about as many weights as one that ends with them does besides. Which
+// experts it chooses changes them, another model has others.
+bool of_one_model(const StepDraft& pass, const StepDraft& with_logits) {
+  constexpr double kTimes = 2;
+  const double rest = with_logits.weights - with_logits.logit_weights;
+  if (pass.weights <= 0 || rest <= 0) return true;  // nobody knows
+  return pass.weights < kTimes * rest && rest < kTimes * pass.weights;
+}
+
 // A prompt ends with logits, and so does the last piece of one. Passes behind which no such piece comes are an
-// encoder's (of the next frame, in each step), where prompts of the recording are known to have logits.
+// encoder's (of the next frame, in each step), where prompts of the recording are known to have logits. Those of
+// another model lead to a prompt where nearly all of them stand directly before one; else they are a judge's, say, that
+// reads answers too.
 void settle_encoders(std::vector<StepDraft>& steps) {
+  struct OtherModel {
+    std::vector<size_t> at;
+    size_t to_prompts = 0;
+  };
   const auto is_prompt = [](const StepDraft& step) {
     return step.kind == StageKind::kPrefill && !step.kind_known && !step.unseen;
   };
-  std::map<int32_t, bool> ends;  // by device: a prompt that ends with logits lies behind
+  std::map<int32_t, const StepDraft*> ends;  // by device: the prompt that ends with logits and lies behind
   std::map<int32_t, bool> known;
+  std::map<std::pair<int32_t, double>, OtherModel> others;  // by their weights
   for (const StepDraft& step : steps) known[step.device] |= is_prompt(step) && step.logit_rows > 0;
   for (size_t i = steps.size(); i-- > 0;) {
     StepDraft& step = steps[i];
     if (!is_prompt(step) || !known[step.device]) continue;
-    bool& ended = ends[step.device];
-    ended = ended || step.logit_rows > 0 || step.samples;
-    if (!ended) step.kind = StageKind::kOther;
+    const StepDraft*& end = ends[step.device];
+    if (step.logit_rows > 0 || step.samples) end = &step;
+    if (end == nullptr) step.kind = StageKind::kOther;
+    if (end == nullptr || end == &step || of_one_model(step, *end)) continue;
+    OtherModel& other = others[{step.device, step.weights}];
+    other.at.push_back(i);
+    const bool leads =
+        steps[i + 1].device == step.device && is_prompt(steps[i + 1]) && of_one_model(steps[i + 1], *end);
+    other.to_prompts += leads || &steps[i + 1] == end ? 1 : 0;
+  }
+  for (const auto& [weights, other] : others) {
+    if (other.to_prompts * 10 >= other.at.size() * 9) continue;
+    for (const size_t i : other.at) steps[i].kind = StageKind::kOther, steps[i].kind_known = true;
   }
 }
 
@@ -405,6 +432,7 @@ void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, co
     step.attention_sequences = tally.sequences;
     step.chosen_rows = chosen[i];
     if (!trace.library_calls.empty()) step.logit_rows = tally.logit_rows();
+    if (step.logit_rows > 0) step.logit_weights = tally.last_weights();
     if (step.kind == StageKind::kVision) {
       if (step.new_tokens < 0) step.new_tokens = tally.usual_rows();
       continue;
@@ -490,6 +518,11 @@ void settle_recurring(std::vector<StepDraft>& steps) {
   struct Seen {
     size_t count = 0;
     int64_t longest_ns = 0;
+    double weights = 0;  // the most of one
+    // Which experts a step chooses changes them, another model has others.
+    bool of_other_model(const StepDraft& step) const {
+      return step.weights > 0 && weights > 0 && (2 * step.weights < weights || 2 * weights < step.weights);
+    }
   };
   struct Kinds {
     std::map<StageKind, Seen> known;
@@ -514,6 +547,7 @@ void settle_recurring(std::vector<StepDraft>& steps) {
     Seen& seen = kinds.known[step.kind];
     ++seen.count;
     seen.longest_ns = std::max(seen.longest_ns, step.end_ns - step.begin_ns);
+    seen.weights = std::max(seen.weights, step.weights);
     kinds.drafts &= step.kind == StageKind::kSpeculative && step.output_tokens == 0;
   }
   // What all of the recorded ones are; or nine of ten, if it takes no longer than those. So few tokens of a sequence
@@ -522,14 +556,14 @@ void settle_recurring(std::vector<StepDraft>& steps) {
   for (StepDraft& step : steps) {
     const bool few_tokens = step.kind == StageKind::kPrefill && step.new_tokens > 0 &&
                             step.new_tokens / std::max<int64_t>(step.sequences, 1) <= kDraftTokensMax;
-    if (!step.recurs || (step.kind != StageKind::kOther && !few_tokens)) continue;
+    if (!step.recurs || step.kind_known || (step.kind != StageKind::kOther && !few_tokens)) continue;
     const Kinds& kinds = stages[step.stage];
     const size_t known = kinds.sum();
     if (known * 2 <= kinds.recorded) continue;
     for (const auto& [kind, seen] : kinds.known) {
       const bool nearly =
           known >= kMany && seen.count * 10 >= known * 9 && step.end_ns - step.begin_ns <= seen.longest_ns;
-      if (seen.count == known || nearly) step.kind = kind;
+      if ((seen.count == known || nearly) && !seen.of_other_model(step)) step.kind = kind;
     }
     if (kinds.drafts && step.kind == StageKind::kSpeculative) step.output_tokens = 0;
   }

@@ -25,6 +25,7 @@
 #include "derive/recorded_spans.h"
 #include "derive/recurring_ranges.h"
 #include "derive/recurring_steps.h"
+#include "derive/single_texts.h"
 #include "derive/step_composition.h"
 #include "derive/step_shapes.h"
 #include "derive/unseen_steps.h"
@@ -470,6 +471,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   std::vector<std::vector<StepDraft>> detected(orders.size());
   for (size_t i = 0; detect && i < orders.size(); ++i) detected[i] = detect_steps(trace, orders[i], calls, events);
   if (detect) detect_joint_passes(trace, orders, calls, events, detected);
+  if (detect) drop_single_texts(trace, orders, detected, stages);
   if (detect) add_recurring_ranges(trace, orders, detected, calls, stages);
   std::vector<StepDraft> steps;
   for (size_t i = 0; i < orders.size(); ++i) {

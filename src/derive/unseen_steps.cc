@@ -36,6 +36,8 @@ class MainDevices {
     if (const auto it = processes_.find(process_of(thread)); it != processes_.end()) return it->second.device;
     return fallback_;
   }
+  // Whether it does in what is recorded, where anything is.
+  bool launches(ThreadId thread) const { return threads_.empty() || threads_.count(thread) > 0; }
   int64_t process_of(ThreadId thread) const {
     return thread < trace_.threads.size() ? trace_.threads.process_id[thread] : -1;
   }
@@ -78,9 +80,11 @@ struct Unseen {
   bool evenly = false;
 };
 
-// Divides the time of an outer range evenly over its steps [first, last), if the host ran ahead in it.
-bool divide_evenly(std::vector<Unseen>& ranges, size_t first, size_t last) {
+// Divides the time of an outer range evenly over its steps [first, last), if the host ran ahead in it: then nothing
+// else follows there. `next_ns`: when the next stage range of the thread begins.
+bool divide_evenly(std::vector<Unseen>& ranges, size_t first, size_t last, int64_t next_ns) {
   const int64_t start = ranges[first].range.outer_start_ns, end = ranges[first].range.outer_end_ns;
+  if (next_ns < end) return false;
   const int64_t count = static_cast<int64_t>(last - first);
   const int64_t tail = end - ranges[last - 1].range.end_ns;
   const int64_t inner = (ranges[last - 1].range.end_ns - ranges[first].range.start_ns) / count;
@@ -144,6 +148,7 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
   const MainDevices devices(trace, orders);
   const std::map<std::string, double> waits = waiting_frac(steps, calls);
   const int64_t only_process = orders.empty() ? busiest_process(stages, devices) : -1;
+  const auto starts_after = [](int64_t time, const StageRange& range) { return time < range.start_ns; };
   std::vector<StepDraft> found;
   for (size_t first = 0, last = 0; first < stages.ranges.size(); first = last) {
     const ThreadId thread = stages.ranges[first].thread;
@@ -162,12 +167,18 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
              ranges[end].range.outer_end_ns == range.outer_end_ns) {
         ++end;
       }
-      if (outer && steps_of_outer[range.outer_start_ns] == end - i) divide_evenly(ranges, i, end);
+      if (!outer || steps_of_outer[range.outer_start_ns] != end - i) continue;
+      const auto next = std::upper_bound(stages.ranges.begin() + static_cast<ptrdiff_t>(first),
+                                         stages.ranges.begin() + static_cast<ptrdiff_t>(last),
+                                         ranges[end - 1].range.start_ns, starts_after);
+      const bool any = next != stages.ranges.begin() + static_cast<ptrdiff_t>(last);
+      divide_evenly(ranges, i, end, any ? next->start_ns : std::numeric_limits<int64_t>::max());
     }
     for (const Unseen& unseen : ranges) {
       const StepName& name = stages.names[unseen.range.name];
       const std::map<std::string, double>::const_iterator waiting = waits.find(name.stage);
       if (waiting != waits.end() && waiting->second < 0.5 && !unseen.evenly) continue;
+      if (name.kind == StageKind::kVision && !devices.launches(thread)) continue;
       found.push_back(
           unseen_draft_of(unseen.range, name, trace.annotations.kind[unseen.range.annotation], devices.of(thread)));
     }

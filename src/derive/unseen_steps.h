@@ -17,6 +17,8 @@ namespace llmprof {
 //   - the ranges lie in an outer range that lasts at least a step longer than the last of them (a loop that waits at
 //   its
 //     end) and that is not recorded at all: its time is then divided evenly over its steps, true for their mean.
+// Of a thread that launches nothing, ranges of what comes before a prompt are of requests that wait in a queue, not of
+// the next step.
 // `steps` are the drafts with recorded launches.
 void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::vector<LaunchOrder>& orders,
                       const RecordedSpans& recorded, const HostCalls& calls, std::vector<StepDraft>& steps);

@@ -117,7 +117,9 @@ def times(result, warm_up, inside=None, best_ns=None):
         return ((inside is None or within(inside, start, end)) and not touches(warm_up, start, end)
                 and (best_ns is None or pace.full(pace.slowest(result, start, end), best_ns)))
     steps = sorted(result["steps"], key=lambda s: s["start_ns"])
-    prompts = {(prompt_start(r, steps), r["first_token_ns"]) for r in result["requests"] if not r["warm_up"]}
+    # A request that yields no token has no first one.
+    prompts = {(prompt_start(r, steps), r["first_token_ns"]) for r in result["requests"]
+               if not r["warm_up"] and r["output_tokens"] > 0}
     return {"steps_ms": [(s["end_ns"] - s["start_ns"]) / 1e6 for s in steps if s["kind"] in ("decode", "mixed")
                          and not s["warm_up"] and chosen(s["start_ns"], s["end_ns"])],
             "ttft_ms": [(end - start) / 1e6 for start, end in sorted(prompts) if chosen(start, end)]}

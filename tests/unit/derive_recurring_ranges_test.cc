@@ -375,6 +375,74 @@ TEST(RecurringRanges, InUnrecordedTimeAreToldByTheirProductRows) {
   }
 }
 
+// Words that a user wrote are in the ranges of requests: they come once each, and hold several steps.
+TEST(RecurringRanges, WhoseWordsNameAStageByChanceAreNone) {
+  const std::vector<std::string> users = {"prefill my form with", "write me a poem,", "decode this image:", "encode"};
+  RangesOfProgram r;
+  StageKinds expected;
+  for (int turn = 0; turn < 12; ++turn)
+    r.in("turn " + std::to_string(turn) + ": " + users[static_cast<size_t>(turn) % 4] + " " + "abcdefghijkl"[turn],
+         [&] {
+           for (const int tokens : {100 + turn, 1, 1, 1}) {
+             r.in("forward", [&] { r.pass(tokens); });
+             expected.push_back(tokens > 1 ? kAsk : kSay);
+           }
+         });
+  r.b.derive_all();
+  EXPECT_EQ(r.kinds(), expected);
+  EXPECT_EQ(r.stages(), Names(48, "forward"));
+}
+
+// As names that come once each do not: a loop around tokens, or a prompt.
+TEST(RecurringRanges, WhoseNamesComeOnceMayNameAStage) {
+  RangesOfProgram r;
+  for (const char* text : {"short", "long", "huge"}) {
+    r.in(std::string("prefill ") + text, [&] { r.pass(100); });
+    r.in(std::string("decode ") + text, [&] {
+      for (int i = 0; i < 3; ++i) r.pass(1);
+    });
+  }
+  r.b.derive_all();
+  EXPECT_EQ(r.stages()[0], "prefill short");
+  EXPECT_EQ(r.stages()[1], "decode short");
+  EXPECT_EQ(r.stages()[8], "prefill huge");
+}
+
+// An image that is prepared within the range of a request takes no longer than it does; one that another thread
+// prepares for the queue is of no step.
+TEST(RecurringRanges, AroundRequestsAreNotWhatIsPreparedInThem) {
+  for (const bool other_thread : {false, true}) {
+    RangesOfProgram r;
+    const ThreadId worker = r.b.thread();
+    const auto request = [&](bool recorded) {
+      const int64_t start = r.time - 5;
+      r.b.annotation("tokenize", r.time, 80, AnnotationKind::kNvtx, other_thread ? worker : ThreadId(0));
+      r.time += 100;
+      for (int i = 0; i < 4; ++i) {
+        if (recorded) r.in("forward", [&] { r.pass(i == 0 ? 100 : 1); });
+        if (recorded) continue;
+        r.b.annotation("forward", r.time, 1500, AnnotationKind::kNvtx);
+        r.time += 1600;
+      }
+      r.b.annotation("image", start, r.time - start - 10, AnnotationKind::kNvtx);
+      r.time += 40;
+    };
+    for (int i = 0; i < 4; ++i) request(true);
+    const int64_t until = r.time - 10;
+    for (int i = 0; i < 3; ++i) request(false);
+    r.b.level(0, until, RecordingLevel::kDefault);
+    r.b.level(until, r.time, RecordingLevel::kLight);
+    Trace& trace = r.b.derive_all();
+    size_t prepared = 0;
+    for (Row s = 0; s < trace.steps.size(); ++s) {
+      if (r.stages()[s] != "tokenize" || trace.steps.start_ns[s] < until) continue;
+      ++prepared;
+      EXPECT_LE(trace.steps.end_ns[s] - trace.steps.start_ns[s], 80);
+    }
+    EXPECT_EQ(prepared, other_thread ? 0U : 3U);
+  }
+}
+
 TEST(RecurringRanges, AreCalledByTheirTextWithoutNumbers) {
   for (const auto& [text, stage] :
        std::vector<std::pair<std::string, std::string>>{{"embed 12 x 64", "embed"},
