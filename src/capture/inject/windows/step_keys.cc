@@ -443,8 +443,8 @@ StepKeys::Summary StepKeys::summary(int64_t now_ns) const {
     const bool may_follow = has_range && may_follow_ranges(key);
     if (!may_follow && (!is_alive(key, now_ns) || came_once(key))) continue;
     const KeyKind kind = key.kind.load(std::memory_order_relaxed);
-    const bool told_by_ranges = ranges_alone && !key.outside.load(std::memory_order_relaxed);
-    if (kind == KeyKind::kKernel ? has_range || has_recurring : kind == KeyKind::kRecurring && told_by_ranges) continue;
+    const bool by_ranges = ranges_alone && !key.outside.load(std::memory_order_relaxed);
+    if (kind == KeyKind::kKernel ? has_range || has_recurring : kind == KeyKind::kRecurring && by_ranges) continue;
     ++out.alive;
     const int64_t time_ns = key.time.median_ns();
     out.longest_ns = std::max(out.longest_ns, time_ns);
