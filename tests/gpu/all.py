@@ -29,6 +29,7 @@ TESTS = [
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),
     ("rank_skew", ["tests/gpu/rank_skew_test.py"], 100),
+    ("cublas_logs", ["tests/gpu/cublas_logs_test.py"], 60),
     ("join_ranks", ["tests/gpu/join_ranks_test.py"], 60),
     ("bench_torch", ["tests/gpu/bench_torch_test.py"], 450),
     ("bench_own_attention", ["tests/gpu/bench_own_attention_test.py"], 120),
