@@ -5,7 +5,6 @@
 
 #include "derive/annotate.h"
 #include "derive/launch_order.h"
-#include "derive/recorded_spans.h"
 #include "derive/step_draft.h"
 
 namespace llmprof {

@@ -488,6 +488,9 @@ void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps) {
       // A range called "generation" may hold the prompt as well.
       const bool prompt = step.split && shaped && step.new_tokens / step.sequences > kDraftTokensMax;
       if (prompt && step.kind == StageKind::kDecode) step.kind = StageKind::kPrefill;
+      // Nor is all that a range holds a prompt whose words say so.
+      const bool token = step.split && shaped && step.new_tokens == step.sequences && repeated;
+      if (token && step.kind == StageKind::kPrefill) step.kind = StageKind::kDecode;
     } else if (shaped) {
       step.kind = shaped_kind(step, before);
     } else if (!repeated && step.samples && rows > 0 && step.most_gemm_rows == rows) {

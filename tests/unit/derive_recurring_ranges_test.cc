@@ -393,6 +393,17 @@ TEST(RecurringRanges, WhoseWordsNameAStageByChanceAreNone) {
   EXPECT_EQ(r.stages(), Names(48, "forward"));
 }
 
+// Two of them may be names: what they hold is of the kinds that shapes say.
+TEST(RecurringRanges, WhoseWordsNameAPromptMayHoldTokens) {
+  RangesOfProgram r;
+  for (const char* text : {"prefill my form", "prefill yours"})
+    r.in(text, [&] {
+      for (const int tokens : {100, 1, 1, 1}) r.pass(tokens);
+    });
+  r.b.derive_all();
+  EXPECT_EQ(r.kinds(), (StageKinds{kAsk, kSay, kSay, kSay, kAsk, kSay, kSay, kSay}));
+}
+
 // As names that come once each do not: a loop around tokens, or a prompt.
 TEST(RecurringRanges, WhoseNamesComeOnceMayNameAStage) {
   RangesOfProgram r;
