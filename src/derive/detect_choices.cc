@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/statistics.h"
+#include "derive/step_draft.h"
 #include "derive/whole_graphs.h"
 
 namespace llmprof {
@@ -105,20 +106,16 @@ std::vector<uint8_t> chosen_alike(const Sequence& seq, const WidthOf& width_of, 
   return out;
 }
 
-// Without a token choice that a rule recognises, the output layer ends a step: the widest GEMM with weights, if it is
-// as wide as a vocabulary and much wider than what goes in (a projection inside a layer has at most 3.5 times the
-// features on one side, 7 where gate and up are one matrix).
+// Without a token choice that a rule recognises, the output layer ends a step, the widest where there are several.
 void mark_output_layers(Sequence& seq) {
-  constexpr int64_t kVocabularyMin = 8192, kWiderMin = 7;
   const Works& works = seq.trace.works;
   const auto width_of = [&](size_t i) {
     const WorkId work = seq.trace.gpu_links.work[seq.gpu[i]];
-    const bool weights = work != kNoRow && works.kind[work] == WorkKind::kGemm && works.batch[work] == 1;
-    return weights && works.n[work] > kWiderMin * works.k[work] ? works.n[work] : int64_t{-1};
+    return gives_logits(works, work) ? works.n[work] : int64_t{-1};
   };
   int64_t widest = -1;
   for (size_t i = 0; i < seq.size(); ++i) widest = std::max(widest, width_of(i));
-  if (widest < kVocabularyMin) return;
+  if (widest < 0) return;
   std::vector<size_t> outputs;
   for (size_t i = 0; i < seq.size(); ++i)
     if (width_of(i) == widest) outputs.push_back(i);

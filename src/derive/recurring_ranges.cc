@@ -10,10 +10,9 @@ namespace {
 
 constexpr double kNearlyAll = 0.9;
 constexpr size_t kRecursMin = 3;
-constexpr size_t kBesideMin = 2;       // beside texts that are there three times: two prompts with the tokens of each
-constexpr size_t kLaunchesMin = 4;     // of a step
-constexpr size_t kLeadingMin = 8;      // launches of a pass that leads to a prompt, products of another model's
-constexpr int64_t kOutputsMin = 8192;  // an output layer has more features
+constexpr size_t kBesideMin = 2;    // beside texts that are there three times: two prompts with the tokens of each
+constexpr size_t kLaunchesMin = 4;  // of a step
+constexpr size_t kLeadingMin = 8;   // launches of a pass that leads to a prompt, products of another model's
 
 struct Occurrence {
   int64_t start_ns = 0, end_ns = 0;
@@ -97,10 +96,8 @@ class ThreadRanges {
   void find_products(const LaunchOrder& order) {
     for (size_t i = 0; i < order.size(); ++i) {
       const WorkId work = trace_.gpu_links.work.empty() ? kNoRow : trace_.gpu_links.work[order.gpu[i]];
-      if (work == kNoRow || order.thread[i] != thread_ || trace_.works.kind[work] != WorkKind::kGemm ||
-          trace_.works.batch[work] != 1)
-        continue;
-      (trace_.works.n[work] >= kOutputsMin ? outputs_ : products_).push_back(order.time_ns[i]);
+      if (order.thread[i] != thread_ || !is_product(trace_.works, work)) continue;
+      (gives_logits(trace_.works, work) ? outputs_ : products_).push_back(order.time_ns[i]);
     }
   }
 

@@ -11,7 +11,7 @@ namespace llmprof {
 namespace {
 
 constexpr size_t kTextsMin = 3;
-constexpr size_t kStepsMin = 2;
+constexpr size_t kRunsInEachMin = 2;
 
 // A launch of each step that detection knows by what it holds, rising, by thread.
 std::map<ThreadId, std::vector<int64_t>> steps_by_thread(const std::vector<LaunchOrder>& orders,
@@ -61,7 +61,7 @@ bool hold_several(const StageRanges& stages, const std::vector<size_t>& ranges, 
     if (first != last) held.push_back(static_cast<size_t>(last - first));
   }
   std::sort(held.begin(), held.end());
-  return ranges.size() >= kTextsMin && !held.empty() && held[(held.size() - 1) / 2] >= kStepsMin;
+  return ranges.size() >= kTextsMin && !held.empty() && held[(held.size() - 1) / 2] >= kRunsInEachMin;
 }
 
 }  // namespace

@@ -49,16 +49,9 @@ bool of_language_model(Category category) {
          category == Category::kRope || category == Category::kKvCache;
 }
 
-// An output layer: as wide as a vocabulary and much wider than what goes in, as in detect.cc.
-bool is_output_layer(const Works& works, WorkId work) {
-  constexpr int64_t kVocabularyMin = 8192, kWiderMin = 7;
-  return work != kNoRow && works.kind[work] == WorkKind::kGemm && works.batch[work] == 1 &&
-         works.n[work] >= kVocabularyMin && works.n[work] > kWiderMin * works.k[work];
-}
-
 bool has_language_model(const Trace& trace) {
   for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu)
-    if (of_language_model(trace.gpu_links.category[gpu]) || is_output_layer(trace.works, trace.gpu_links.work[gpu]))
+    if (of_language_model(trace.gpu_links.category[gpu]) || gives_logits(trace.works, trace.gpu_links.work[gpu]))
       return true;
   return false;
 }

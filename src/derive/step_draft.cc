@@ -25,4 +25,13 @@ StepDraft draft_of_range(const StageRange& range, const StepName& name, Annotati
   return draft;
 }
 
+bool is_product(const Works& works, WorkId work) {
+  return work != kNoRow && works.kind[work] == WorkKind::kGemm && works.batch[work] == 1;
+}
+
+bool gives_logits(const Works& works, WorkId work) {
+  constexpr int64_t kVocabularyMin = 8192, kWiderMin = 7;
+  return is_product(works, work) && works.n[work] >= kVocabularyMin && works.n[work] > kWiderMin * works.k[work];
+}
+
 }  // namespace llmprof

@@ -85,6 +85,12 @@ struct TokenEvent {
   int64_t size = -1;       // vocabulary: rows of the table, columns of the logits
 };
 
+// A product of rows with one matrix, and one that is an output layer: as wide as a vocabulary and much wider than what
+// goes in (a projection inside a layer has at most 3.5 times the features on one side, 7 where gate and up are one
+// matrix).
+bool is_product(const Works& works, WorkId work);
+bool gives_logits(const Works& works, WorkId work);
+
 struct TokenEvents {
   std::vector<TokenEvent> embeddings;  // of the largest table only
   std::vector<TokenEvent> samplings;   // over the widest rows only

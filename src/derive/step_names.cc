@@ -223,6 +223,15 @@ std::optional<StageKind> kind_of_words(const std::vector<std::string_view>& word
   return {};
 }
 
+// "step" beside the word that names the stage: "decode_step", "step 3: decode", not "more context for the step".
+bool says_step(const std::vector<std::string_view>& words) {
+  const auto names = [](std::string_view word) { return word == "token" || kind_of_words({word}).has_value(); };
+  for (size_t i = 0; i < words.size(); ++i)
+    if (words[i] == "step" && ((i > 0 && names(words[i - 1])) || (i + 1 < words.size() && names(words[i + 1]))))
+      return true;
+  return false;
+}
+
 // Ranges that frameworks open themselves; their words do not name a stage.
 constexpr std::array<std::string_view, 12> kFrameworkPrefixes{
     "profilerstep",         "optimizer.", "nccl:",     "gloo:",     "c10d::",          "autograd::",
@@ -259,7 +268,7 @@ std::optional<StepName> parse_stage_words(std::string_view text) {
   if (!kind) return {};
   StepName step;
   step.kind = *kind;
-  step.says_step = std::find(words.begin(), words.end(), "step") != words.end();
+  step.says_step = says_step(words);
   step.stage = without_counter(text);
   return step;
 }

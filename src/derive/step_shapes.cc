@@ -253,29 +253,53 @@ void settle_encoders(std::vector<StepDraft>& steps) {
     std::vector<size_t> at;
     size_t to_prompts = 0;
   };
-  const auto is_prompt = [](const StepDraft& step) {
-    return step.kind == StageKind::kPrefill && !step.kind_known && !step.unseen;
-  };
-  std::map<int32_t, const StepDraft*> ends;  // by device: the prompt that ends with logits and lies behind
+  const auto is_prompt = [](const StepDraft& step) { return step.kind == StageKind::kPrefill && !step.unseen; };
+  const auto ends_prompt = [&](const StepDraft& step) { return is_prompt(step) && step.logit_rows > 0; };
+  using Lane = std::pair<int32_t, ThreadId>;  // pieces of a prompt are of one device and thread
+  std::map<Lane, const StepDraft*> ends;      // the prompt that ends with logits and lies behind
   std::map<int32_t, bool> known;
   std::map<std::pair<int32_t, double>, OtherModel> others;  // by their weights
-  for (const StepDraft& step : steps) known[step.device] |= is_prompt(step) && step.logit_rows > 0;
+  for (const StepDraft& step : steps) known[step.device] |= ends_prompt(step);
   for (size_t i = steps.size(); i-- > 0;) {
     StepDraft& step = steps[i];
     if (!is_prompt(step) || !known[step.device]) continue;
-    const StepDraft*& end = ends[step.device];
-    if (step.logit_rows > 0 || step.samples) end = &step;
+    const StepDraft*& end = ends[{step.device, step.thread}];
+    if (ends_prompt(step) || step.samples) end = &step;
+    if (step.kind_known) continue;  // the program says what it is
     if (end == nullptr) step.kind = StageKind::kOther;
     if (end == nullptr || end == &step || of_one_model(step, *end)) continue;
     OtherModel& other = others[{step.device, step.weights}];
     other.at.push_back(i);
-    const bool leads =
-        steps[i + 1].device == step.device && is_prompt(steps[i + 1]) && of_one_model(steps[i + 1], *end);
-    other.to_prompts += leads || &steps[i + 1] == end ? 1 : 0;
+    const StepDraft& next = steps[i + 1];
+    const bool leads = next.device == step.device && is_prompt(next) && of_one_model(next, *end);
+    other.to_prompts += leads || &next == end ? 1 : 0;
   }
   for (const auto& [weights, other] : others) {
     if (other.to_prompts * 10 >= other.at.size() * 9) continue;
     for (const size_t i : other.at) steps[i].kind = StageKind::kOther, steps[i].kind_known = true;
+  }
+}
+
+// Ranges whose words name tokens, with passes of another model in all of them that give no logits: a name of a file, or
+// what a user wrote ("look in decode_plan_v2.txt").
+void settle_words(std::vector<StepDraft>& steps) {
+  std::map<int32_t, const StepDraft*> model;  // the largest pass that ends with logits
+  for (const StepDraft& step : steps) {
+    const StepDraft*& most = model[step.device];
+    if (step.logit_rows > 0 && (most == nullptr || step.weights > most->weights)) most = &step;
+  }
+  std::map<std::string, bool> stages;
+  for (const StepDraft& step : steps) {
+    if (step.unseen || !step.kind_known || step.kind != StageKind::kDecode || step.annotation == kNoRow) continue;
+    const StepDraft* const most = model[step.device];
+    const bool other = most != nullptr && step.weights > 0 && step.logit_rows <= 0 && !of_one_model(step, *most);
+    const auto [stage, is_first] = stages.try_emplace(step.stage, other);
+    if (!is_first) stage->second = stage->second && other;
+  }
+  for (StepDraft& step : steps) {
+    const std::map<std::string, bool>::const_iterator stage = stages.find(step.stage);
+    if (stage != stages.end() && stage->second && step.kind == StageKind::kDecode && step.annotation != kNoRow)
+      step.kind = StageKind::kOther;
   }
 }
 
@@ -512,6 +536,7 @@ void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps) {
   settle_speculation(steps);
   settle_whole_graphs(steps);
   settle_encoders(steps);
+  settle_words(steps);
   settle_idle_encoders(steps);
   settle_leading(steps);
   settle_whole_texts(steps);

@@ -18,6 +18,7 @@
 #include "derive/host_waits.h"
 #include "derive/joint_passes.h"
 #include "derive/launch_order.h"
+#include "derive/other_models.h"
 #include "derive/parallel_passes.h"
 #include "derive/product_rows.h"
 #include "derive/prompt_starts.h"
@@ -471,6 +472,7 @@ Status find_steps(Trace& trace, const DeriveOptions& options) {
   std::vector<std::vector<StepDraft>> detected(orders.size());
   for (size_t i = 0; detect && i < orders.size(); ++i) detected[i] = detect_steps(trace, orders[i], calls, events);
   if (detect) detect_joint_passes(trace, orders, calls, events, detected);
+  if (detect) split_other_models(trace, orders, calls, detected);
   if (detect) drop_single_texts(trace, orders, detected, stages);
   if (detect) add_recurring_ranges(trace, orders, detected, calls, stages);
   std::vector<StepDraft> steps;

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -24,6 +25,8 @@ class MainDevices {
       offer(threads_, entry.first.first, entry.first.second, entry.second);
       offer(processes_, process_of(entry.first.first), entry.first.second, entry.second);
     }
+    calling_.insert(trace.recurring_calls.thread.begin(), trace.recurring_calls.thread.end());
+    calling_.insert(trace.product_rows.thread.begin(), trace.product_rows.thread.end());
     if (!orders.empty()) {
       fallback_ = orders.front().device;
     } else if (!trace.devices.empty()) {
@@ -36,8 +39,11 @@ class MainDevices {
     if (const auto it = processes_.find(process_of(thread)); it != processes_.end()) return it->second.device;
     return fallback_;
   }
-  // Whether it does in what is recorded, where anything is.
-  bool launches(ThreadId thread) const { return threads_.empty() || threads_.count(thread) > 0; }
+  // Whether it launches in what is recorded, where anything is, or calls what each run of a model calls at any time.
+  bool runs_model(ThreadId thread) const {
+    return threads_.empty() || threads_.count(thread) > 0 || calling_.count(thread) > 0;
+  }
+  bool knows_calls() const { return !calling_.empty(); }
   int64_t process_of(ThreadId thread) const {
     return thread < trace_.threads.size() ? trace_.threads.process_id[thread] : -1;
   }
@@ -55,6 +61,7 @@ class MainDevices {
   const Trace& trace_;
   std::unordered_map<Row, Most> threads_;
   std::unordered_map<int64_t, Most> processes_;
+  std::set<ThreadId> calling_;
   int32_t fallback_ = 0;
 };
 
@@ -125,6 +132,18 @@ std::vector<Unseen> unseen_ranges(const StageRanges& stages, size_t first, size_
   return out;
 }
 
+// Stages of ranges that launched nothing wherever they were recorded: a file that is opened, whatever its name says.
+std::set<std::string> launching_nothing(const StageRanges& stages, size_t first, size_t last,
+                                        const std::vector<TimeSpan>& spans, const std::vector<StepDraft>& steps) {
+  std::set<std::string> out;
+  for (size_t r = first; r < last; ++r)
+    if (!RecordedSpans::touches(spans, stages.ranges[r].start_ns, stages.ranges[r].end_ns))
+      out.insert(stages.names[stages.ranges[r].name].stage);
+  for (const StepDraft& step : steps)
+    if (step.thread == stages.ranges[first].thread) out.erase(step.stage);
+  return out;
+}
+
 // Only one process can stand for a device whose users are unknown: the one with most ranges.
 int64_t busiest_process(const StageRanges& stages, const MainDevices& devices) {
   std::map<int64_t, size_t> counts;
@@ -174,11 +193,13 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
       const bool any = next != stages.ranges.begin() + static_cast<ptrdiff_t>(last);
       divide_evenly(ranges, i, end, any ? next->start_ns : std::numeric_limits<int64_t>::max());
     }
+    const std::set<std::string> empty = launching_nothing(stages, first, last, spans, steps);
     for (const Unseen& unseen : ranges) {
       const StepName& name = stages.names[unseen.range.name];
+      if (name.kind != StageKind::kVision && !orders.empty() && empty.count(name.stage) > 0) continue;
       const std::map<std::string, double>::const_iterator waiting = waits.find(name.stage);
       if (waiting != waits.end() && waiting->second < 0.5 && !unseen.evenly) continue;
-      if (name.kind == StageKind::kVision && !devices.launches(thread)) continue;
+      if (!devices.runs_model(thread) && (name.kind == StageKind::kVision || devices.knows_calls())) continue;
       found.push_back(
           unseen_draft_of(unseen.range, name, trace.annotations.kind[unseen.range.annotation], devices.of(thread)));
     }

@@ -18,8 +18,8 @@ namespace llmprof {
 //   its
 //     end) and that is not recorded at all: its time is then divided evenly over its steps, true for their mean.
 // Of a thread that launches nothing, ranges of what comes before a prompt are of requests that wait in a queue, not of
-// the next step.
-// `steps` are the drafts with recorded launches.
+// the next step; nor are those of a stage that launches nothing where it is recorded; nor any others, where it is known
+// which threads call what each run of a model calls. `steps` are the drafts with recorded launches.
 void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::vector<LaunchOrder>& orders,
                       const RecordedSpans& recorded, const HostCalls& calls, std::vector<StepDraft>& steps);
 

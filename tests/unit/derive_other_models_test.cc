@@ -112,6 +112,23 @@ TEST(OtherModels, InUnrecordedTimeHaveNoOutputLayer) {
   EXPECT_EQ(r.kinds(), expected);
 }
 
+// Without ranges a step ends with its logits: what the judge does before it is no part of it. An encoder is, whose
+// passes all lead to prompts.
+TEST(OtherModels, WithoutRangesAreTakenOffTheNextStep) {
+  for (const bool before_prompts : {false, true}) {
+    TwoModels r;
+    KindsOf expected;
+    for (int step = 0; step < 24; ++step) {
+      const bool prompt = step % 8 == 0, judged = before_prompts ? prompt : step % 4 == 3;
+      if (judged) r.look(40 + step);
+      if (judged && !before_prompts) expected.push_back(kLook);
+      r.pass(prompt ? 30 : 1);
+      expected.push_back(prompt ? kPrompt : kToken);
+    }
+    EXPECT_EQ(r.kinds(), expected) << before_prompts;
+  }
+}
+
 // A range of its own around it: a stage of its own, whose time is in no token's.
 TEST(OtherModels, InRangesOfTheirOwnAreStages) {
   for (const bool every_step : {false, true}) {

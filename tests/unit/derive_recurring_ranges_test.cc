@@ -454,6 +454,26 @@ TEST(RecurringRanges, AroundRequestsAreNotWhatIsPreparedInThem) {
   }
 }
 
+// A thread that shows what was generated runs no model: another one calls what each run calls.
+TEST(RecurringRanges, OfAThreadThatRunsNoModelAreNoSteps) {
+  for (const bool calls_known : {true, false}) {
+    RangesOfProgram r;
+    const ThreadId loop = r.b.thread();
+    for (int i = 0; i < 4; ++i) r.in("decode", [&] { r.pass(1); });
+    const int64_t until = r.time - 10;
+    for (int i = 0; i < 3; ++i) {
+      if (calls_known) r.b.recurring_call(r.time + 5, 7);
+      r.b.annotation("decode", r.time, 1500, AnnotationKind::kNvtx);
+      r.b.annotation("open generation 7.csv", r.time + 200, 40, AnnotationKind::kNvtx, loop);
+      r.time += 1600;
+    }
+    r.b.level(0, until, RecordingLevel::kDefault);
+    r.b.level(until, r.time, RecordingLevel::kLight);
+    r.b.derive_all();
+    EXPECT_EQ(r.stages().size(), calls_known ? 7U : 10U);
+  }
+}
+
 TEST(RecurringRanges, AreCalledByTheirTextWithoutNumbers) {
   for (const auto& [text, stage] :
        std::vector<std::pair<std::string, std::string>>{{"embed 12 x 64", "embed"},
