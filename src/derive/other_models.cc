@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace llmprof {
@@ -11,8 +12,8 @@ namespace {
 using Size = std::pair<int64_t, int64_t>;  // features, reduction
 using Sizes = std::vector<Size>;
 
-constexpr size_t kRunsOfModelMin = 3;     // of a model
-constexpr size_t kProductsOfPassMin = 8;  // of a pass
+constexpr size_t kRunsOfModelMin = 3;
+constexpr size_t kProductsOfPassMin = 8;
 constexpr double kLeadingFrac = 0.9;
 
 struct Product {

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "derive/call_counts.h"
+
 namespace llmprof {
 
 ProductRowsOf::ProductRowsOf(const Trace& trace, const std::vector<ThreadId>& threads) {
@@ -64,24 +66,6 @@ std::optional<StageKind> PromptsByRows::kind_of(int64_t rows) const {
 
 namespace {
 
-// Graph launches and products as wide as the output layer, by thread: what each run of the model has one of.
-class RecurringTimesOf {
- public:
-  explicit RecurringTimesOf(const RecurringCalls& calls) {
-    for (Row row = 0; row < calls.size(); ++row) times_[calls.thread[row]].push_back(calls.time_ns[row]);
-    for (auto& [thread, times] : times_) std::sort(times.begin(), times.end());
-  }
-  bool any(const StepDraft& step) const {
-    const std::map<ThreadId, std::vector<int64_t>>::const_iterator times = times_.find(step.thread);
-    if (times == times_.end()) return false;
-    const auto first = std::lower_bound(times->second.begin(), times->second.end(), step.begin_ns);
-    return first != times->second.end() && *first < step.end_ns;
-  }
-
- private:
-  std::map<ThreadId, std::vector<int64_t>> times_;
-};
-
 // The recorded ranges of one text.
 struct RecordedPasses {
   PromptsByRows rows;
@@ -97,20 +81,23 @@ void settle_by_product_rows(const Trace& trace, std::vector<StepDraft>& steps) {
     const auto found = threads.try_emplace(step.thread, trace, std::vector<ThreadId>{step.thread}).first;
     return found->second.within(step.begin_ns, step.end_ns - 1).rows;
   };
-  const RecurringTimesOf recurring(trace.recurring_calls);
+  const CallCounts calls(trace.recurring_calls);
+  const auto recurs = [&](const StepDraft& step) {
+    return !calls.within(step.thread, step.begin_ns, step.end_ns).empty();
+  };
   std::map<std::pair<ThreadId, std::string>, RecordedPasses> texts;
   for (const StepDraft& step : steps) {
     if (!step.recurs || step.unseen || step.thread == kNoRow) continue;
     RecordedPasses& text = texts[{step.thread, step.stage}];
     text.rows.add(step.kind, rows_of(step));
     const bool tokens = step.kind == StageKind::kDecode || step.kind == StageKind::kPrefill;
-    text.all_recur = text.all_recur && (!tokens || recurring.any(step));
+    text.all_recur = text.all_recur && (!tokens || recurs(step));
   }
   for (StepDraft& step : steps) {
     if (!step.recurs || !step.unseen || step.kind != StageKind::kOther) continue;
     const auto text = texts.find({step.thread, step.stage});
     if (text == texts.end()) continue;
-    step.kind_known = text->second.rows.most_of_tokens() && text->second.all_recur && !recurring.any(step);
+    step.kind_known = text->second.rows.most_of_tokens() && text->second.all_recur && !recurs(step);
     if (step.kind_known) continue;
     if (const std::optional<StageKind> kind = text->second.rows.kind_of(rows_of(step))) step.kind = *kind;
   }

@@ -48,8 +48,8 @@ class ThreadRanges {
       steps_.push_back(middle_launch(launches, step.begin_ns, step.end_ns));
     }
     std::sort(steps_.begin(), steps_.end());
-    find_products(order);
     collect();
+    if (!all_.empty()) find_products(order);
   }
 
   // The ranges that are steps, by start.

@@ -235,13 +235,15 @@ bool fits_tiles(const StepDraft& step, int64_t tokens) {
   return step.query_tiles == tiles_of(64) || step.query_tiles == tiles_of(128) || step.query_tiles == tiles_of(32);
 }
 
-// Whether a pass without logits multiplies with about as many weights as one that ends with them does besides. Which
-// experts it chooses changes them, another model has others.
+// Whether passes with so many weights are of two models: one has half as many as the other. Which experts a pass
+// chooses changes them too. 0: not known.
+bool of_two_models(double weights, double others) {
+  return weights > 0 && others > 0 && (2 * weights < others || 2 * others < weights);
+}
+
+// A pass without logits has those of the output layer less.
 bool of_one_model(const StepDraft& pass, const StepDraft& with_logits) {
-  constexpr double kTimes = 2;
-  const double rest = with_logits.weights - with_logits.logit_weights;
-  if (pass.weights <= 0 || rest <= 0) return true;  // nobody knows
-  return pass.weights < kTimes * rest && rest < kTimes * pass.weights;
+  return !of_two_models(pass.weights, with_logits.weights - with_logits.logit_weights);
 }
 
 // A prompt ends with logits, and so does the last piece of one. Passes behind which no such piece comes are an
@@ -253,26 +255,25 @@ void settle_encoders(std::vector<StepDraft>& steps) {
     std::vector<size_t> at;
     size_t to_prompts = 0;
   };
-  const auto is_prompt = [](const StepDraft& step) { return step.kind == StageKind::kPrefill && !step.unseen; };
-  const auto ends_prompt = [&](const StepDraft& step) { return is_prompt(step) && step.logit_rows > 0; };
-  using Lane = std::pair<int32_t, ThreadId>;  // pieces of a prompt are of one device and thread
-  std::map<Lane, const StepDraft*> ends;      // the prompt that ends with logits and lies behind
+  const auto is_prompt = [](const StepDraft& step) {
+    return step.kind == StageKind::kPrefill && !step.kind_known && !step.unseen;
+  };
+  std::map<int32_t, const StepDraft*> ends;  // by device: the prompt that ends with logits and lies behind
   std::map<int32_t, bool> known;
   std::map<std::pair<int32_t, double>, OtherModel> others;  // by their weights
-  for (const StepDraft& step : steps) known[step.device] |= ends_prompt(step);
+  for (const StepDraft& step : steps) known[step.device] |= is_prompt(step) && step.logit_rows > 0;
   for (size_t i = steps.size(); i-- > 0;) {
     StepDraft& step = steps[i];
     if (!is_prompt(step) || !known[step.device]) continue;
-    const StepDraft*& end = ends[{step.device, step.thread}];
-    if (ends_prompt(step) || step.samples) end = &step;
-    if (step.kind_known) continue;  // the program says what it is
+    const StepDraft*& end = ends[step.device];
+    if (step.logit_rows > 0 || step.samples) end = &step;
     if (end == nullptr) step.kind = StageKind::kOther;
     if (end == nullptr || end == &step || of_one_model(step, *end)) continue;
     OtherModel& other = others[{step.device, step.weights}];
     other.at.push_back(i);
-    const StepDraft& next = steps[i + 1];
-    const bool leads = next.device == step.device && is_prompt(next) && of_one_model(next, *end);
-    other.to_prompts += leads || &next == end ? 1 : 0;
+    const bool leads =
+        steps[i + 1].device == step.device && is_prompt(steps[i + 1]) && of_one_model(steps[i + 1], *end);
+    other.to_prompts += leads || &steps[i + 1] == end ? 1 : 0;
   }
   for (const auto& [weights, other] : others) {
     if (other.to_prompts * 10 >= other.at.size() * 9) continue;
@@ -547,10 +548,6 @@ void settle_recurring(std::vector<StepDraft>& steps) {
     size_t count = 0;
     int64_t longest_ns = 0;
     double weights = 0;  // the most of one
-    // Which experts a step chooses changes them, another model has others.
-    bool of_other_model(const StepDraft& step) const {
-      return step.weights > 0 && weights > 0 && (2 * step.weights < weights || 2 * weights < step.weights);
-    }
   };
   struct Kinds {
     std::map<StageKind, Seen> known;
@@ -591,7 +588,7 @@ void settle_recurring(std::vector<StepDraft>& steps) {
     for (const auto& [kind, seen] : kinds.known) {
       const bool nearly =
           known >= kMany && seen.count * 10 >= known * 9 && step.end_ns - step.begin_ns <= seen.longest_ns;
-      if ((seen.count == known || nearly) && !seen.of_other_model(step)) step.kind = kind;
+      if ((seen.count == known || nearly) && !of_two_models(step.weights, seen.weights)) step.kind = kind;
     }
     if (kinds.drafts && step.kind == StageKind::kSpeculative) step.output_tokens = 0;
   }

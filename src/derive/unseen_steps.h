@@ -16,7 +16,8 @@ namespace llmprof {
 //   - if most recorded steps of the stage do not wait, the ranges say nothing about the GPU and are left out, unless
 //   - the ranges lie in an outer range that lasts at least a step longer than the last of them (a loop that waits at
 //   its
-//     end) and that is not recorded at all: its time is then divided evenly over its steps, true for their mean.
+//     end), with no stage range behind them in it, and that is not recorded at all: its time is then divided evenly
+//     over its steps, true for their mean.
 // Of a thread that launches nothing, ranges of what comes before a prompt are of requests that wait in a queue, not of
 // the next step; nor are those of a stage that launches nothing where it is recorded; nor any others, where it is known
 // which threads call what each run of a model calls. `steps` are the drafts with recorded launches.

@@ -465,6 +465,18 @@ TEST(Windows, WhatFollowsLayersInRangesTellsTheSteps) {
   EXPECT_GE(program.seen("token").alone, 30);
 }
 
+// Prompts without ranges, each of a new length and so with products of its own, follow steps in ranges as well.
+TEST(Windows, ProductsThatComeOnceEachOutsideOfRangesHoldNothingOpen) {
+  Played program({.attach_ns = 3 * kMs});
+  for (uint64_t request = 0; request < 30; ++request) {
+    program.event(KeyKind::kRecurring, 101 + 2 * request, 40 * kMs);
+    program.wait();
+    for (int i = 0; i < 20; ++i) program.range("decode", 10 * kMs, request == 0 && i == 0);
+  }
+  EXPECT_GE(program.seen("decode").whole_steady, 20);
+  EXPECT_GE(program.seen("decode").alone, 400);
+}
+
 TEST(Windows, AServersFirstRequestIsFollowedByWindowsForItsPrompts) {
   Played program;
   const auto request = [&](bool first) {

@@ -129,6 +129,23 @@ TEST(OtherModels, WithoutRangesAreTakenOffTheNextStep) {
   }
 }
 
+// A file may be called after a stage: what reads it gives no logits, and multiplies with other weights.
+TEST(OtherModels, InRangesWhoseWordsNameTokensMakeNone) {
+  for (const bool other : {true, false}) {
+    TwoModels r;
+    for (int turn = 0; turn < 4; ++turn) {
+      r.in("decode_plan_v2.txt", [&] { other ? r.look(40) : r.pass(1); });
+      for (int token = 0; token < 6; ++token) r.in("decode", [&] { r.pass(1); });
+    }
+    KindsOf expected;
+    for (int turn = 0; turn < 4; ++turn) {
+      expected.push_back(other ? kLook : kToken);
+      expected.insert(expected.end(), 6, kToken);
+    }
+    EXPECT_EQ(r.kinds(), expected) << other;
+  }
+}
+
 // A range of its own around it: a stage of its own, whose time is in no token's.
 TEST(OtherModels, InRangesOfTheirOwnAreStages) {
   for (const bool every_step : {false, true}) {

@@ -119,6 +119,10 @@ TEST(StepNames, Words) {
     EXPECT_EQ(kind(text), -1) << text;
   }
   EXPECT_EQ(parse_step_name("decode_step #17")->stage, "decode_step");
+  for (const char* text : {"decode_step #17", "step 3: decode", "token step", "prefill step 2"})
+    EXPECT_TRUE(parse_step_name(text)->says_step) << text;
+  for (const char* text : {"decode_steps", "is there more context for the step from 2019"})
+    EXPECT_FALSE(parse_step_name(text)->says_step) << text;
 }
 
 TEST(StepNames, Rules) {

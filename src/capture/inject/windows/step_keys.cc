@@ -287,6 +287,9 @@ void StepKeys::ends(StepKey& key, int64_t begin_ns, int64_t now_ns, const Condit
 
 void StepKeys::recurs(StepKey& key, int64_t now_ns, const Conditions& conditions, bool outside) {
   key.outside.store(outside, std::memory_order_relaxed);
+  uint64_t none = 0;
+  if (outside && key.kind.load(std::memory_order_relaxed) == KeyKind::kRecurring)
+    first_outside_.compare_exchange_strong(none, key.hash.load(std::memory_order_relaxed), std::memory_order_relaxed);
   const int64_t before_ns = loaded(key.last_begin_ns);
   begins(key, now_ns, conditions.disturbed_ns);
   if (loaded(key.seen) > 1)
@@ -337,11 +340,11 @@ bool StepKeys::came_once(const StepKey& key) {
   return key.kind.load(std::memory_order_relaxed) == KeyKind::kRecurring && loaded(key.rounds) < 2;
 }
 
-// Of one that came in one round only, behind ranges: it may come again once as many rounds have passed as before it, or
-// twice as many.
+// Of the first one outside of ranges, where it came in one round only: it may come again once as many rounds have
+// passed as before it, or twice as many. Later ones, as prompts of ever new lengths have, are not waited for.
 bool StepKeys::may_follow_ranges(const StepKey& key) const {
   const uint64_t round = key.round_at.load(std::memory_order_relaxed);
-  return came_once(key) && key.outside.load(std::memory_order_relaxed) &&
+  return key.hash.load(std::memory_order_relaxed) == first_outside_.load(std::memory_order_relaxed) && came_once(key) &&
          waits_.load(std::memory_order_relaxed) + 1 <= 3 * round;
 }
 

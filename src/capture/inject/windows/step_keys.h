@@ -163,6 +163,7 @@ class StepKeys {
   static bool recurred_for_long(const StepKey& key);
 
   std::atomic<uint64_t> waits_{0};
+  std::atomic<uint64_t> first_outside_{0};  // hash of the first graph or call outside of ranges; 0: none yet
   std::atomic<int64_t> last_wait_ns_{0};
   std::atomic<bool> grown_{false};
   StepKey keys_[kKeys];
