@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "derive/step_shapes.h"
+#include "derive/step_kinds.h"
 
 namespace llmprof {
 namespace {

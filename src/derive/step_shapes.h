@@ -1,4 +1,4 @@
-// What the shapes inside a step say about its tokens, and from that what kind of step it is.
+// What the activities inside a step and their shapes say about it: its tokens, sequences and context.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,6 @@
 
 namespace llmprof {
 
-constexpr int64_t kDraftTokensMax = 16;  // verification of drafted tokens runs at most this many per sequence
-
 // Fills the activity columns of the drafts (times, counts, hashes) from gpu_links.step, which must be set to the index
 // into `steps`.
 void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps);
@@ -21,34 +19,8 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
 void count_tokens(const Trace& trace, const std::vector<LaunchOrder>& orders, const TokenEvents& events,
                   std::vector<StepDraft>& steps);
 
-// Gives a kind to the steps that have none. One query per sequence is decode, more is prefill (but a step whose
-// products have no more rows than those of the steps that repeat, however long); a batch that goes on with the
-// sequences of the step before and adds a prompt is mixed. Without shapes: steps that repeat the same kernels are
-// decode if they choose tokens or follow a longer step with other kernels, which is then the prefill; so are steps with
-// kernels made for one query per sequence. Drafts and their verification are speculative (speculation.h). Anything else
-// stays other, but for ranges that always come before a prompt: those are of an encoder. `steps` are by device and host
-// time.
-void settle_kinds(const HostCalls& calls, std::vector<StepDraft>& steps);
-
-// What all recorded ranges of one text are whose kind is known (recurring_ranges.h), the others are too: those that
-// were not recorded, or in part, those of a first call with kernels of its own, and those that would be prompts of so
-// few tokens that these may be drafts.
-void settle_recurring(std::vector<StepDraft>& steps);
-
 // Sequences that a kernel of attention runs on, by its grid: FlashAttention-2 and memory-efficient attention; -1 where
 // the grid does not tell.
 int64_t sequences_of_grid(std::string_view kernel, const LaunchConfigs& configs, LaunchConfigId config);
-
-// For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step
-// runs on one token of each; a prompt has those of the decode steps after it), tokens produced where an output layer
-// ran, and the context by counting: a prompt of S tokens per sequence is followed by S + 1, S + 2, ... That is told
-// only where every step since the prompt is known. Call after settle_kinds.
-void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
-
-// Tokens of prompts whose annotation does not say whether they ended: if the decode step that follows on the device has
-// as many sequences, each with one more token of context, they are the same ones, and each prompt gave its first token.
-// Of prompts in one range between which the host does not wait it has no token before the last of them: two models that
-// read the same prompt, for one.
-void settle_prompts(const HostCalls& calls, std::vector<StepDraft>& steps);
 
 }  // namespace llmprof

@@ -28,6 +28,7 @@
 #include "derive/recurring_steps.h"
 #include "derive/single_texts.h"
 #include "derive/step_composition.h"
+#include "derive/step_kinds.h"
 #include "derive/step_shapes.h"
 #include "derive/unseen_steps.h"
 #include "derive/whole_graphs.h"

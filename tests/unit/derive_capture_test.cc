@@ -3,7 +3,7 @@
 
 #include "derive/launch_order.h"
 #include "derive/recorded_spans.h"
-#include "derive/step_shapes.h"
+#include "derive/step_kinds.h"
 #include "derive/steps.h"
 #include "derive/whole_graphs.h"
 #include "derive_named_request.h"

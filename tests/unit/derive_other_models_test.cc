@@ -1,6 +1,7 @@
 // Programs with a second model that makes no tokens: one that judges questions and answers, or ranks passages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -126,6 +127,34 @@ TEST(OtherModels, WithoutRangesAreTakenOffTheNextStep) {
       expected.push_back(prompt ? kPrompt : kToken);
     }
     EXPECT_EQ(r.kinds(), expected) << before_prompts;
+  }
+}
+
+// What a thread without steps of its own launches meanwhile is GPU time of the step, and says nothing of its tokens.
+TEST(OtherModels, OfAnotherThreadLeaveTheStepsShapesAlone) {
+  for (const bool own_products : {true, false}) {
+    TwoModels r;
+    const ThreadId embedder = r.b.thread();
+    const auto embed = [&](int64_t tokens) {
+      for (int layer = 0; layer < 20; ++layer, r.time += 20) {
+        r.b.library_call(r.time, 8, tokens, 512, 512, 1, DType::kBf16, embedder);
+        r.b.gpu("gemm_embed", r.time + 2, 15, r.b.api("cudaLaunchKernel", r.time + 1, 5, 0, embedder));
+      }
+    };
+    KindsOf expected;
+    for (int step = 0; step < 36; ++step) {
+      const bool prompt = step % 9 == 0;
+      // A range that names itself may hold what other threads launch alone.
+      r.in(own_products ? "forward" : "prefill", [&] {
+        if (!own_products || step % 3 == 2) embed(300);
+        if (own_products) r.pass(prompt ? 41 : 1);
+        if (!own_products) r.b.launch("argmax", r.time, r.time + 10, 5), r.time += 60;
+      });
+      expected.push_back(prompt || !own_products ? kPrompt : kToken);
+    }
+    EXPECT_EQ(r.kinds(), expected) << own_products;
+    const std::vector<int64_t>& tokens = r.b.trace.steps.new_tokens;
+    EXPECT_EQ(std::count(tokens.begin(), tokens.end(), 300), own_products ? 0 : 36);
   }
 }
 
