@@ -2,6 +2,13 @@
 
 namespace llmprof {
 
+Report::Report() = default;
+Report::Report(const Report& other) = default;
+Report::Report(Report&& other) noexcept = default;
+Report& Report::operator=(const Report& other) = default;
+Report& Report::operator=(Report&& other) noexcept = default;
+Report::~Report() = default;
+
 const char* name_of(Provenance provenance) {
   switch (provenance) {
     case Provenance::kMeasured:

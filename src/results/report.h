@@ -516,6 +516,14 @@ LLMPROF_RECORD(SourceReport, "source", "The recording", LLMPROF_SOURCE_FIELDS)
 LLMPROF_RECORD(ReportFields, "report", "What a recording shows", LLMPROF_REPORT_FIELDS)
 
 struct Report : ReportFields {
+  // Made, copied and destroyed in report.cc, not in every file that holds one.
+  Report();
+  Report(const Report& other);
+  Report(Report&& other) noexcept;
+  Report& operator=(const Report& other);
+  Report& operator=(Report&& other) noexcept;
+  ~Report();
+
   std::vector<std::string> why_no_latency;  // of cannot_tell, what stands in the place of latency
   std::vector<StageMark> stage_marks;       // parallel to stages
 

@@ -13,6 +13,11 @@ std::string_view pick(const std::array<std::string_view, N>& names, Enum value) 
 
 }  // namespace
 
+Trace::Trace() = default;
+Trace::Trace(Trace&& other) noexcept = default;
+Trace& Trace::operator=(Trace&& other) noexcept = default;
+Trace::~Trace() = default;
+
 std::string_view category_name(Category category) {
   static constexpr std::array<std::string_view, static_cast<size_t>(Category::kCount)> kNames = {
       "other",     "gemm",     "attention", "norm",        "rope",     "activation",  "softmax",       "elementwise",

@@ -22,6 +22,78 @@ namespace {
 // One string pool may be as large as the budget allows; every other table is addressed by Row.
 constexpr uint64_t kRowsMax = kNoRow;
 
+struct Job {
+  std::string name;
+  FileBlock block;
+  BlockEncoding encoding;
+  size_t width;
+  size_t bytes;
+  bool inverted = false;                       // ids of rows
+  std::span<char> values;                      // where they lie in memory as in the file
+  std::function<void(std::string_view)> take;  // else
+  bool sound = false;
+};
+
+template <class T>
+void place(std::vector<T>& column, size_t first, Job& job) {
+  job.values = {reinterpret_cast<char*>(column.data() + first), job.bytes};
+  job.inverted = is_row_id<T>;
+}
+template <class T, T kZero>
+void place(HalvedColumn<T, kZero>& column, size_t first, Job& job) {
+  job.take = [&column, first](std::string_view values) {
+    for (size_t i = 0; i < values.size() / sizeof(T); ++i) {
+      T value;
+      std::memcpy(&value, values.data() + i * sizeof(T), sizeof(T));
+      column[first + i] = value;
+    }
+  };
+}
+
+// A column without its type, of which there are some four hundred: what reads them is compiled once.
+struct AnyColumn {
+  std::string_view name, type;  // as in the file
+  size_t width;                 // bytes of a value
+  bool enumeration;
+  void* column;
+  void (*fill_absent)(void* column);
+  void (*place)(void* column, size_t first, Job& job);
+};
+template <class Column>
+AnyColumn any_column(std::string_view name, Column& column) {
+  using Value = typename Column::value_type;
+  return {.name = name,
+          .type = element_type_name<Value>(),
+          .width = sizeof(Value),
+          .enumeration = std::is_enum_v<Value> && element_type_name<Value>() == "enum",
+          .column = &column,
+          .fill_absent =
+              [](void* any) {
+                Column& values = *static_cast<Column*>(any);
+                for (size_t row = 0; row < values.size(); ++row) values[row] = absent_value<Value>();
+              },
+          .place = [](void* any, size_t first, Job& job) { place(*static_cast<Column*>(any), first, job); }};
+}
+
+struct AnyTable {
+  std::string_view name, once_name;  // `once_name`: in files of version 1; empty: the same
+  std::vector<AnyColumn> columns;
+  std::function<void(size_t rows)> resize;  // 0: empties it
+
+  void add(const AnyColumn& column);
+};
+void AnyTable::add(const AnyColumn& column) { columns.push_back(column); }
+
+template <class Table>
+AnyTable any_table(Table& table) {
+  AnyTable any{.name = table.info().name,
+               .once_name = std::is_same_v<Table, RecurringCalls> ? "beats" : "",
+               .columns = {},
+               .resize = [&table](size_t rows) { rows == 0 ? table.clear() : table.resize(rows); }};
+  table.for_each_column([&any](const FieldInfo& field, auto& column) { any.add(any_column(field.name, column)); });
+  return any;
+}
+
 class Unpacker {
  public:
   Unpacker(std::span<const char> file, FileDirectory directory, Diagnostics& diagnostics)
@@ -35,51 +107,43 @@ class Unpacker {
   }
 
   // Sizes the table and plans its blocks, or leaves it empty and says why. Filled by run().
-  template <class AnyTable>
-  void plan(AnyTable& table) {
-    const FileTable* entry = take(table.info().name);
-    if (entry == nullptr && directory_.version == 1 && std::is_same_v<AnyTable, RecurringCalls>) entry = take("beats");
+  void plan(AnyTable table) {
+    const FileTable* entry = take(table.name);
+    if (entry == nullptr && directory_.version == 1 && !table.once_name.empty()) entry = take(table.once_name);
     if (entry == nullptr || entry->rows == 0) return;
     const size_t first_job = jobs_.size();
     const uint64_t budget_before = budget_;
     std::string problem;
     DiagnosticId id = DiagnosticId::kDamagedBlock;
-    size_t known_columns = 0;
     if (!reserve_bytes(*entry, table, id, problem)) {
       diagnostics_.add(id, problem);
       return;
     }
     table.resize(entry->rows);
-    table.for_each_column([&](const FieldInfo& field, auto& column) {
-      using Value = typename std::decay_t<decltype(column)>::value_type;
-      const FileColumn* stored = find(*entry, field.name);
+    size_t known_columns = 0;
+    for (const AnyColumn& column : table.columns) {
+      const FileColumn* stored = find(*entry, column.name);
       if (stored == nullptr) {
-        for (size_t row = 0; row < column.size(); ++row) column[row] = absent_value<Value>();
+        column.fill_absent(column.column);
         if (directory_.version == kTraceFileVersion)
           diagnostics_.add(DiagnosticId::kBadMetadata,
-                           fmt::format("{}.{}: not in the file, read as absent", entry->name, field.name));
-        return;
+                           fmt::format("{}.{}: not in the file, read as absent", entry->name, column.name));
+        continue;
       }
       ++known_columns;
-      if (!problem.empty()) return;
-      if (stored->type != element_type_name<Value>() && !was_number<Value>(*stored)) {
-        problem = fmt::format("{}.{}: expected type {}, found {}", entry->name, field.name, element_type_name<Value>(),
-                              stored->type);
-        return;
-      }
-      plan_column(*entry, *stored, column, problem);
-    });
+      if (problem.empty()) plan_column(*entry, *stored, column, problem);
+    }
     if (known_columns < entry->columns.size() && directory_.version == kTraceFileVersion)
       diagnostics_.add(DiagnosticId::kUnknownTable,
                        fmt::format("{}: {} columns", entry->name, entry->columns.size() - known_columns),
                        entry->columns.size() - known_columns);
     if (problem.empty()) {
-      drops_.push_back({first_job, jobs_.size(), [&table] { table.clear(); }});
+      drops_.push_back({first_job, jobs_.size(), std::move(table)});
       return;
     }
     jobs_.resize(first_job);
     budget_ = budget_before;
-    table.clear();
+    table.resize(0);
     diagnostics_.add(DiagnosticId::kDamagedBlock, problem);
   }
 
@@ -105,7 +169,7 @@ class Unpacker {
         if (jobs_[i].sound) continue;
         diagnostics_.add(DiagnosticId::kDamagedBlock,
                          fmt::format("{} at byte {}", jobs_[i].name, jobs_[i].block.offset));
-        drop.clear();
+        drop.table.resize(0);
         break;
       }
     }
@@ -114,28 +178,10 @@ class Unpacker {
   }
 
  private:
-  struct Job {
-    std::string name;
-    FileBlock block;
-    BlockEncoding encoding;
-    size_t width;
-    size_t bytes;
-    bool inverted = false;                       // ids of rows
-    std::span<char> values;                      // where they lie in memory as in the file
-    std::function<void(std::string_view)> take;  // else
-    bool sound = false;
-  };
   struct Drop {
     size_t first_job, last_job;
-    std::function<void()> clear;
+    AnyTable table;
   };
-
-  // Version 1 had numbers where there are enumerations now, with the same values.
-  template <class Value>
-  bool was_number(const FileColumn& stored) const {
-    return directory_.version == 1 && std::is_enum_v<Value> && element_type_name<Value>() == "enum" &&
-           stored.type == element_type_name<uint8_t>();
-  }
 
   // The first table of that name; a second one of the same name stays unknown.
   const FileTable* take(std::string_view name) {
@@ -154,17 +200,16 @@ class Unpacker {
   }
 
   // Checks everything that can be checked before memory is taken: row count, budget, blocks inside the file.
-  template <class AnyTable>
-  bool reserve_bytes(const FileTable& entry, AnyTable& table, DiagnosticId& id, std::string& problem) {
+  bool reserve_bytes(const FileTable& entry, const AnyTable& table, DiagnosticId& id, std::string& problem) {
     uint64_t row_bytes = 0;
     bool inside = false, outside = false;
-    table.for_each_column([&](const FieldInfo& field, auto& column) {
-      row_bytes += sizeof(typename std::decay_t<decltype(column)>::value_type);
-      const FileColumn* stored = find(entry, field.name);
-      if (stored == nullptr) return;
+    for (const AnyColumn& column : table.columns) {
+      row_bytes += column.width;
+      const FileColumn* stored = find(entry, column.name);
+      if (stored == nullptr) continue;
       inside = true;
       for (const FileBlock& block : stored->blocks) outside = outside || block.offset + block.bytes > file_.size();
-    });
+    }
     const bool fits = row_bytes == 1 || entry.rows < kRowsMax;
     if (!fits || entry.rows > budget_ / row_bytes) {
       id = DiagnosticId::kLimitReached;
@@ -179,25 +224,14 @@ class Unpacker {
     return true;
   }
 
-  template <class T>
-  static void place(std::vector<T>& column, size_t first, Job& job) {
-    job.values = {reinterpret_cast<char*>(column.data() + first), job.bytes};
-    job.inverted = is_row_id<T>;
-  }
-  template <class T, T kZero>
-  static void place(HalvedColumn<T, kZero>& column, size_t first, Job& job) {
-    job.take = [&column, first](std::string_view values) {
-      for (size_t i = 0; i < values.size() / sizeof(T); ++i) {
-        T value;
-        std::memcpy(&value, values.data() + i * sizeof(T), sizeof(T));
-        column[first + i] = value;
-      }
-    };
-  }
-
-  template <class AnyColumn>
-  void plan_column(const FileTable& entry, const FileColumn& stored, AnyColumn& column, std::string& problem) {
-    constexpr size_t kWidth = sizeof(typename AnyColumn::value_type);
+  void plan_column(const FileTable& entry, const FileColumn& stored, const AnyColumn& column, std::string& problem) {
+    // Version 1 had numbers where there are enumerations now, with the same values.
+    const bool was_number =
+        directory_.version == 1 && column.enumeration && stored.type == element_type_name<uint8_t>();
+    if (stored.type != column.type && !was_number) {
+      problem = fmt::format("{}.{}: expected type {}, found {}", entry.name, stored.name, column.type, stored.type);
+      return;
+    }
     const std::optional<BlockEncoding> encoding = block_encoding_named(stored.encoding);
     const uint64_t blocks = (entry.rows - 1) / directory_.chunk_rows + 1;
     if (!encoding || stored.blocks.size() != blocks) {
@@ -208,11 +242,11 @@ class Unpacker {
     // blocks is at least 1, so chunk_rows * i below stays under rows, and its bytes within the budget.
     for (size_t i = 0; i < stored.blocks.size(); ++i) {
       const size_t first = i * directory_.chunk_rows;
-      const size_t rows = std::min(column.size() - first, size_t{directory_.chunk_rows});
+      const size_t rows = std::min<size_t>(entry.rows - first, directory_.chunk_rows);
       Job& job = jobs_.emplace_back();
       job.name = fmt::format("{}.{}", entry.name, stored.name);
-      job.block = stored.blocks[i], job.encoding = *encoding, job.width = kWidth, job.bytes = rows * kWidth;
-      place(column, first, job);
+      job.block = stored.blocks[i], job.encoding = *encoding, job.width = column.width, job.bytes = rows * column.width;
+      column.place(column.column, first, job);
     }
   }
 
@@ -324,10 +358,10 @@ Status read_trace(std::span<const char> bytes, Trace& trace) {
   Diagnostics found;
   TraceFileTables file;
   Unpacker unpacker(bytes, std::move(directory), found);
-  file.for_each_table([&](auto& table) { unpacker.plan(table); });
-  trace.for_each_table([&](auto& table) { unpacker.plan(table); });
+  file.for_each_table([&](auto& table) { unpacker.plan(any_table(table)); });
+  trace.for_each_table([&](auto& table) { unpacker.plan(any_table(table)); });
   FileSignatureTexts signature_texts;
-  if (version < 3) unpacker.plan(signature_texts);
+  if (version < 3) unpacker.plan(any_table(signature_texts));
   unpacker.run();
 
   StringPool texts;
