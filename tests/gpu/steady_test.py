@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Headline figures against the timers of programs that no rule was made on (tests/gpu/steady_programs,
-tests/gpu/held_out_programs and the sixteen sets after it).
+tests/gpu/held_out_programs and the seventeen sets after it).
 
     python3 tests/gpu/steady_test.py [--state steady.json] [--only NAME,NAME] [--steps 5,40] [--plain 1] [--gpus 2]
 
@@ -53,7 +53,8 @@ import pace
 FOLDERS = ("steady_programs", "held_out_programs", "held_out_programs_2", "held_out_programs_3", "held_out_programs_4",
            "held_out_programs_5", "held_out_programs_6", "held_out_programs_7", "held_out_programs_8",
            "held_out_programs_9", "held_out_programs_10", "held_out_programs_11", "held_out_programs_12",
-           "held_out_programs_13", "held_out_programs_14", "held_out_programs_15", "held_out_programs_16", "held_out_programs_17")
+           "held_out_programs_13", "held_out_programs_14", "held_out_programs_15", "held_out_programs_16", "held_out_programs_17",
+           "held_out_programs_18")
 PROGRAMS = {path.stem: path for folder in FOLDERS for path in sorted((harness.ROOT / "tests/gpu" / folder).glob("*.py"))
             if path.stem not in ("contract", "parts")}
 # The others name their stages.
@@ -64,7 +65,8 @@ WITHOUT_RANGES = {"triton_only", "graph_queue", "eager_decode", "moe_decode",
                   "int8_cache", "page_reader_cold", "triton_selective_scan",
                   "host_embeddings", "token_shift_cold", "triton_shared_beginning",
                   "batched_drafts", "triton_latent", "host_sampler",
-                  "thermostat", "sensor_notes_cold", "triton_memory"}
+                  "thermostat", "sensor_notes_cold", "triton_memory",
+                  "unsure_lookup", "best_draft_cold", "two_level_words"}
 TOLERANCE = 0.03
 ENOUGH = 5
 SLOWED = 0.2  # of the recorder's probes
