@@ -40,6 +40,32 @@ struct HostEvents {
   HostWaits waits;
 };
 
+// Ranges of another model, say, in which no step is looked for: a step behind one begins where it ends.
+class RangesApart {
+ public:
+  void add(int64_t start_ns, int64_t end_ns) { spans_.push_back({start_ns, end_ns}); }
+  void sort() {
+    std::sort(spans_.begin(), spans_.end(),
+              [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
+  }
+  bool holds(int64_t time_ns) const {
+    const auto at = behind(time_ns);
+    return at != spans_.begin() && std::prev(at)->end_ns > time_ns;
+  }
+  // The end of the last one that begins before; the least number where there is none.
+  int64_t end_before(int64_t time_ns) const {
+    const auto at = behind(time_ns);
+    return at == spans_.begin() ? std::numeric_limits<int64_t>::min() : std::prev(at)->end_ns;
+  }
+
+ private:
+  std::vector<TimeSpan>::const_iterator behind(int64_t time_ns) const {
+    return std::upper_bound(spans_.begin(), spans_.end(), time_ns,
+                            [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
+  }
+  std::vector<TimeSpan> spans_;
+};
+
 // The recorded steps of a stage on one device, of threads in turn.
 struct StageEvents {
   std::vector<DraftIndex> steps;    // by window
@@ -291,9 +317,10 @@ int64_t longest_of(const Stages& stages, const std::vector<StepDraft>& drafts, c
 // The passes of threads in turn, one behind the other.
 class Passes {
  public:
-  Passes(const HostEvents& events, const Stages& stages, const std::vector<StepDraft>& drafts,
+  Passes(const HostEvents& events, const RangesApart& apart, const Stages& stages, const std::vector<StepDraft>& drafts,
          std::optional<int64_t> rows_of_tokens)
       : events_(events),
+        apart_(apart),
         stages_(stages),
         drafts_(drafts),
         rows_of_tokens_(rows_of_tokens),
@@ -365,7 +392,8 @@ class Passes {
     const bool follows = last_ != kNone && last_end_ns_;
     const int64_t before_ns = follows ? *last_end_ns_ : 0;
     const TimeSpan* const range = stage.range_at(time_ns(e));
-    const int64_t range_ns = range != nullptr ? range->start_ns : std::numeric_limits<int64_t>::min();
+    int64_t range_ns = range != nullptr ? range->start_ns : std::numeric_limits<int64_t>::min();
+    range_ns = std::max(range_ns, apart_.end_before(time_ns(e)));
     if (generates(kind_of(stage, drafts_))) {
       if (!follows || !all_known(last_ + 1, e, stage, &last_stage_->second)) return {};
       return TimeSpan{std::max(before_ns, range_ns), end_ns};
@@ -393,6 +421,7 @@ class Passes {
   }
 
   const HostEvents& events_;
+  const RangesApart& apart_;
   const Stages& stages_;
   const std::vector<StepDraft>& drafts_;
   std::optional<int64_t> rows_of_tokens_;
@@ -420,12 +449,18 @@ void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const Re
   const ThreadsInTurn in_turn(trace);
   std::map<std::pair<int32_t, size_t>, Stages> found;  // by device and group of threads
   std::set<size_t> named;
+  std::map<size_t, RangesApart> apart;
   for (DraftIndex i = 0; i < steps.size(); ++i) {
     const StepDraft& step = steps[i];
     if (step.thread == kNoRow) continue;
     const size_t group = in_turn.of(step.thread);
+    const bool by_range = step.source != StageSource::kDetected && !step.split;
+    if (by_range && (step.kind == StageKind::kOther || step.kind == StageKind::kVision)) {
+      apart[group].add(step.begin_ns, step.end_ns);
+      continue;
+    }
     // Ranges that hold several steps each do not tell them apart: those were found as they are without ranges.
-    if ((step.source != StageSource::kDetected && !step.split) || step.unseen) named.insert(group);
+    if (by_range || step.unseen) named.insert(group);
     const std::string name = step.stage.empty() ? std::string(name_of(step.kind)) : step.stage;
     StageEvents& stage = found[{step.device, group}][name];
     stage.steps.push_back(i);
@@ -436,14 +471,17 @@ void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const Re
   for (auto& [place, stages] : found) {
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.first);
     if (named.count(place.second) > 0 || unrecorded.empty()) continue;
-    const HostEvents events = events_of(trace, in_turn.threads(place.second));
+    HostEvents events = events_of(trace, in_turn.threads(place.second));
+    RangesApart& others = apart[place.second];
+    others.sort();
+    std::erase_if(events.recurring, [&](const HostEvent& event) { return others.holds(event.time_ns); });
     PromptsByRows prompts;
     for (auto& [name, stage] : stages) count_keys(trace, events, steps, stage, prompts);
     const std::optional<int64_t> tokens = prompts.most_of_tokens();
     for (auto& [name, stage] : stages) choose_anchor(stages, tokens.has_value(), steps, stage);
     for (auto& [name, stage] : stages)
       if (stage.known) learn(events, steps, stage);
-    std::vector<StepDraft> unseen = Passes(events, stages, steps, tokens).unseen(unrecorded);
+    std::vector<StepDraft> unseen = Passes(events, others, stages, steps, tokens).unseen(unrecorded);
     std::move(unseen.begin(), unseen.end(), std::back_inserter(steps));
   }
 }

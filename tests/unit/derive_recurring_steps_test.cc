@@ -447,5 +447,41 @@ TEST(RecurringSteps, OfRangesThatHoldSeveralAreThoseThatEndInThem) {
   for (const double ms : unseen["long"]) EXPECT_NEAR(ms, 5, 0.001);
 }
 
+// Ranges of another model, an encoder here, are steps of their own: none is looked for in them, and the step behind one
+// begins where it ends.
+TEST(RecurringSteps, AreFoundBesideRangesOfAnotherModel) {
+  LoopWithWaits loop;
+  const auto rank = [&](bool recorded) {
+    const int64_t from = loop.at();
+    if (recorded)
+      for (int i = 0; i < 10; ++i)
+        loop.built.launch("gemm_rank", from + 100'000 * i, from + 100'000 * i + 20'000, 60'000);
+    loop.built.recurring_call(from + 1'000'000, kOutputLayer + 9);
+    loop.pause(3'000'000);
+    loop.built.host_wait(loop.at() - 500'000, loop.at() - 1'000, "rank (serve.py:80)");
+    loop.built.annotation("vision tower", from, loop.at() - from);
+  };
+  const auto answer = [&](bool recorded, int tokens) {
+    for (int i = 0; i < tokens; ++i) {
+      if (i == 3) rank(recorded);
+      recorded ? loop.recorded_token() : loop.unrecorded_token(kFasterStep);
+    }
+  };
+  for (const int tokens : {6, 5, 7, 6}) answer(true, tokens);
+  loop.level_since(RecordingLevel::kDefault, "start");
+  for (const int tokens : {4, 6, 8, 5}) answer(false, tokens);
+  loop.level_since(RecordingLevel::kLight, "detached");
+  Trace& trace = loop.built.build();
+  ASSERT_TRUE(find_steps(trace, {}));
+  std::map<std::string, std::vector<double>> unseen;
+  for (Row s = 0; s < trace.steps.size(); ++s)
+    if (trace.steps.missing[s] == MissingKernels::kAll)
+      unseen[std::string(trace.text(trace.steps.stage[s]))].push_back(
+          static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / 1e6);
+  EXPECT_GE(unseen["decode"].size(), 20U);
+  for (const double ms : unseen["decode"]) EXPECT_NEAR(ms, 8, 0.001);
+  EXPECT_EQ(unseen["vision tower"].size(), 4U);
+}
+
 }  // namespace
 }  // namespace llmprof
