@@ -179,7 +179,7 @@ Change compare(const SideFigures& a, const SideFigures& b, bool more_is_better) 
   const double inner_below = out.by_repeats ? widths.below95 : widths.own,
                inner_above = out.by_repeats ? widths.above95 : widths.own;
   const double alike = as_frac(out.by_repeats ? widths.alike : noise.p90);
-  const double margin = std::clamp(alike, kSmallest, kLargestSame);
+  const double margin = std::clamp(alike, kSmallest, out.by_repeats ? kLargestSameOfRepeats : kLargestSame);
   if (widths.decided && std::abs(out.frac) > kSmallest) {
     out.verdict = (out.frac > 0) == more_is_better ? DiffVerdict::kFaster : DiffVerdict::kSlower;
     out.reason = "the interval excludes 0, at 98 % too";

@@ -19,7 +19,8 @@
 //
 // FASTER, SLOWER: the interval at 98 % excludes 0, and the change is more than kSmallest.
 // SAME: the interval, with one run a side that of its own figures alone, lies within what nine of ten pairs of runs of
-// an unchanged program differ by, kSmallest at least and kLargestSame at most. AMBIGUOUS: everything else.
+// an unchanged program differ by, kSmallest at least and kLargestSame at most, or kLargestSameOfRepeats. AMBIGUOUS:
+// everything else.
 #pragma once
 
 #include <string>
@@ -33,6 +34,8 @@ namespace llmprof::diff {
 constexpr double kSmallest = 0.01;
 // Where equal runs differ by more than that, one pair of them cannot say that nothing has changed.
 constexpr double kLargestSame = 0.10;
+// Repeats can say more, for there can be more of them: a change that people look for is not to pass for none.
+constexpr double kLargestSameOfRepeats = 0.05;
 constexpr double kFewestPartings = 100;  // of runs into two sides, for ranks to decide at 98 %
 
 struct SideFigures {

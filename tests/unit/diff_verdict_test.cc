@@ -126,6 +126,13 @@ TEST(Verdict, FiveRepeatsASideTellByThemselves) {
   // Of two modes in which a machine may be, by chance three runs in one and two in the other.
   EXPECT_EQ(verdict_of({10, 10.1, 15, 10.05, 15.2}, {15, 15.1, 10.2, 15.3, 10}, kHostNoise), DiffVerdict::kAmbiguous);
   EXPECT_EQ(verdict_of(before, {10.01, 10.09, 9.91, 10.04, 9.96}, kHostNoise), DiffVerdict::kSame);
+  // Runs that differ by more themselves do not say that nothing of 5 % has changed.
+  const Change wide =
+      compare(side({10, 10.3, 9.7, 10.45, 9.55}, kHostNoise), side({10.4, 10.1, 10.7, 9.8, 10.6}, kHostNoise), false);
+  EXPECT_EQ(wide.verdict, DiffVerdict::kAmbiguous);
+  EXPECT_GT(wide.high, 0.05);
+  EXPECT_LT(wide.high, 0.10);
+  EXPECT_NE(wide.reason.find("more than 5.0 %"), std::string::npos) << wide.reason;
 }
 
 // ---- --fail-on
