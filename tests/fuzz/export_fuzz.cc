@@ -9,7 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "derive/derive.h"
 #include "export/export.h"
+#include "harmless.h"
 #include "import/kineto.h"
 #include "whole_program.h"
 

@@ -9,6 +9,7 @@
 #include "import/smi_join.h"
 #include "import/smi_query.h"
 #include "one_format.h"
+#include "trace/check_trace.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::fuzz {
