@@ -14,6 +14,7 @@ namespace llmprof {
 namespace {
 
 constexpr double kLoopTailFrac = 0.1;  // a loop that ends this share of it after its last step waited for the GPU
+constexpr double kMostWait = 0.5;      // of the recorded ranges of a stage
 
 // The device that a thread launches on most; that of its process where it launched nothing itself.
 class MainDevices {
@@ -168,6 +169,10 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
   if (trace.recorded.empty() || stages.ranges.empty()) return;
   const MainDevices devices(trace, orders);
   const std::map<std::string, double> waits = waiting_frac(steps, calls);
+  const auto waits_mostly = [&waits](const std::string& stage) {
+    const std::map<std::string, double>::const_iterator known = waits.find(stage);
+    return known != waits.end() && known->second >= kMostWait;
+  };
   const int64_t only_process = orders.empty() ? busiest_process(stages, devices) : -1;
   const auto starts_after = [](int64_t time, const StageRange& range) { return time < range.start_ns; };
   std::vector<StepDraft> found;
@@ -189,6 +194,10 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
         ++end;
       }
       if (!outer || steps_of_outer[range.outer_start_ns] != end - i) continue;
+      // A host that waits in each of them is not ahead: they last as long as they last.
+      const auto waited = [&](const Unseen& unseen) { return waits_mostly(stages.names[unseen.range.name].stage); };
+      if (std::all_of(ranges.begin() + static_cast<ptrdiff_t>(i), ranges.begin() + static_cast<ptrdiff_t>(end), waited))
+        continue;
       const auto next = std::upper_bound(stages.ranges.begin() + static_cast<ptrdiff_t>(first),
                                          stages.ranges.begin() + static_cast<ptrdiff_t>(last),
                                          ranges[end - 1].range.start_ns, starts_after);
@@ -199,8 +208,7 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
     for (const Unseen& unseen : ranges) {
       const StepName& name = stages.names[unseen.range.name];
       if (name.kind != StageKind::kVision && !orders.empty() && empty.count(name.stage) > 0) continue;
-      const std::map<std::string, double>::const_iterator waiting = waits.find(name.stage);
-      if (waiting != waits.end() && waiting->second < 0.5 && !unseen.evenly) continue;
+      if (waits.count(name.stage) > 0 && !waits_mostly(name.stage) && !unseen.evenly) continue;
       if (!devices.runs_model(thread) && (name.kind == StageKind::kVision || devices.knows_calls())) continue;
       found.push_back(
           unseen_draft_of(unseen.range, name, trace.annotations.kind[unseen.range.annotation], devices.of(thread)));

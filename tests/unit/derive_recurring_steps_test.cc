@@ -3,6 +3,9 @@
 
 #include <array>
 #include <functional>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "derive/recorded_spans.h"
 #include "derive/steps.h"
@@ -68,6 +71,16 @@ class Loop {
       EXPECT_EQ(trace.steps.state[s], StepState::kNotRecorded);
       out.push_back(static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / 1e6);
     }
+    return out;
+  }
+  std::map<std::string, std::vector<double>> unseen_by_stage() {
+    Trace& trace = built.build();
+    EXPECT_TRUE(find_steps(trace, {}));
+    std::map<std::string, std::vector<double>> out;
+    for (Row s = 0; s < trace.steps.size(); ++s)
+      if (trace.steps.missing[s] == MissingKernels::kAll)
+        out[std::string(trace.text(trace.steps.stage[s]))].push_back(
+            static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / 1e6);
     return out;
   }
 
@@ -433,13 +446,7 @@ TEST(RecurringSteps, OfRangesThatHoldSeveralAreThoseThatEndInThem) {
     answer("long", tokens + 1, [&] { loop.unrecorded_token(kStep / 2, false); });
   }
   loop.level_since(RecordingLevel::kLight, "detached");
-  Trace& trace = loop.built.build();
-  ASSERT_TRUE(find_steps(trace, {}));
-  std::map<std::string, std::vector<double>> unseen;
-  for (Row s = 0; s < trace.steps.size(); ++s)
-    if (trace.steps.missing[s] == MissingKernels::kAll)
-      unseen[std::string(trace.text(trace.steps.stage[s]))].push_back(
-          static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / 1e6);
+  std::map<std::string, std::vector<double>> unseen = loop.unseen_by_stage();
   ASSERT_EQ(unseen.size(), 2U);
   EXPECT_GE(unseen["brief"].size(), 22U);
   EXPECT_GE(unseen["long"].size(), 26U);
@@ -471,13 +478,7 @@ TEST(RecurringSteps, AreFoundBesideRangesOfAnotherModel) {
   loop.level_since(RecordingLevel::kDefault, "start");
   for (const int tokens : {4, 6, 8, 5}) answer(false, tokens);
   loop.level_since(RecordingLevel::kLight, "detached");
-  Trace& trace = loop.built.build();
-  ASSERT_TRUE(find_steps(trace, {}));
-  std::map<std::string, std::vector<double>> unseen;
-  for (Row s = 0; s < trace.steps.size(); ++s)
-    if (trace.steps.missing[s] == MissingKernels::kAll)
-      unseen[std::string(trace.text(trace.steps.stage[s]))].push_back(
-          static_cast<double>(trace.steps.end_ns[s] - trace.steps.start_ns[s]) / 1e6);
+  std::map<std::string, std::vector<double>> unseen = loop.unseen_by_stage();
   EXPECT_GE(unseen["decode"].size(), 20U);
   for (const double ms : unseen["decode"]) EXPECT_NEAR(ms, 8, 0.001);
   EXPECT_EQ(unseen["vision tower"].size(), 4U);
