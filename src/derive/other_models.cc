@@ -16,14 +16,14 @@ constexpr size_t kRunsOfModelMin = 3;
 constexpr size_t kProductsOfPassMin = 8;
 constexpr double kLeadingFrac = 0.9;
 
-struct Product {
+struct WeightProduct {
   int64_t time_ns = 0, rows = 0;
   Size size;
   bool output = false;
 };
 
-std::map<ThreadId, std::vector<Product>> products_by_thread(const Trace& trace, const LaunchOrder& order) {
-  std::map<ThreadId, std::vector<Product>> out;
+std::map<ThreadId, std::vector<WeightProduct>> products_by_thread(const Trace& trace, const LaunchOrder& order) {
+  std::map<ThreadId, std::vector<WeightProduct>> out;
   for (size_t i = 0; i < order.size(); ++i) {
     const WorkId work = trace.gpu_links.work[order.gpu[i]];
     if (!is_product(trace.works, work)) continue;
@@ -33,17 +33,18 @@ std::map<ThreadId, std::vector<Product>> products_by_thread(const Trace& trace, 
   return out;
 }
 
-std::span<const Product> products_of(const StepDraft& step, const std::map<ThreadId, std::vector<Product>>& products) {
+std::span<const WeightProduct> products_of(const StepDraft& step,
+                                           const std::map<ThreadId, std::vector<WeightProduct>>& products) {
   const auto mine = products.find(step.thread);
   if (mine == products.end()) return {};
-  const auto before = [](const Product& product, int64_t time) { return product.time_ns < time; };
+  const auto before = [](const WeightProduct& product, int64_t time) { return product.time_ns < time; };
   const auto first = std::lower_bound(mine->second.begin(), mine->second.end(), step.begin_ns, before);
   return {first, std::lower_bound(first, mine->second.end(), step.end_ns, before)};
 }
 
-Sizes sizes_of(std::span<const Product> products) {
+Sizes sizes_of(std::span<const WeightProduct> products) {
   Sizes out;
-  for (const Product& product : products) out.push_back(product.size);
+  for (const WeightProduct& product : products) out.push_back(product.size);
   return out;
 }
 
@@ -54,10 +55,10 @@ struct Model {
   int64_t rows = 0;
 };
 
-Model most_run(const std::vector<StepDraft>& steps, const std::map<ThreadId, std::vector<Product>>& products) {
+Model most_run(const std::vector<StepDraft>& steps, const std::map<ThreadId, std::vector<WeightProduct>>& products) {
   std::map<Sizes, std::map<int64_t, size_t>> runs;
   for (const StepDraft& step : steps) {
-    const std::span<const Product> mine = products_of(step, products);
+    const std::span<const WeightProduct> mine = products_of(step, products);
     if (mine.size() >= kProductsOfPassMin && mine.back().output) ++runs[sizes_of(mine)][mine.front().rows];
   }
   Model out;
@@ -88,19 +89,19 @@ void split_other_models(const Trace& trace, const std::vector<LaunchOrder>& orde
   for (size_t i = 0; i < orders.size(); ++i) {
     std::vector<StepDraft>& steps = detected[i];
     if (steps.empty()) continue;
-    const std::map<ThreadId, std::vector<Product>> products = products_by_thread(trace, orders[i]);
+    const std::map<ThreadId, std::vector<WeightProduct>> products = products_by_thread(trace, orders[i]);
     const Model model = most_run(steps, products);
     if (model.sizes.empty()) continue;
     const std::set<Size> of_model(model.sizes.begin(), model.sizes.end());
     std::map<Sizes, std::vector<Found>> others;  // by their sizes
     for (size_t s = 0; s < steps.size(); ++s) {
-      const std::span<const Product> mine = products_of(steps[s], products);
+      const std::span<const WeightProduct> mine = products_of(steps[s], products);
       if (steps[s].by_period || mine.size() < model.sizes.size() + kProductsOfPassMin) continue;
-      const std::span<const Product> head = mine.first(mine.size() - model.sizes.size()),
-                                     tail = mine.last(model.sizes.size());
+      const std::span<const WeightProduct> head = mine.first(mine.size() - model.sizes.size()),
+                                           tail = mine.last(model.sizes.size());
       const bool other = sizes_of(tail) == model.sizes &&
                          std::none_of(head.begin(), head.end(),
-                                      [&](const Product& product) { return of_model.count(product.size) > 0; });
+                                      [&](const WeightProduct& product) { return of_model.count(product.size) > 0; });
       if (!other) continue;
       const BlockingCall* const wait = calls.first_blocking(steps[s].thread, head.back().time_ns, tail.front().time_ns);
       if (wait != nullptr) others[sizes_of(head)].push_back({s, wait->end_ns, tail.front().rows > model.rows});

@@ -40,29 +40,27 @@ struct HostEvents {
   HostWaits waits;
 };
 
-// Ranges of another model, say, in which no step is looked for: a step behind one begins where it ends.
-class RangesApart {
+// Ranges of one thread that do not overlap.
+class Ranges {
  public:
-  void add(int64_t start_ns, int64_t end_ns) { spans_.push_back({start_ns, end_ns}); }
-  void sort() {
+  Ranges() = default;
+  explicit Ranges(std::vector<TimeSpan> spans) : spans_(std::move(spans)) {
     std::sort(spans_.begin(), spans_.end(),
               [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
   }
-  bool holds(int64_t time_ns) const {
-    const auto at = behind(time_ns);
-    return at != spans_.begin() && std::prev(at)->end_ns > time_ns;
+  // The last one that begins at that time or before; null: there is none.
+  const TimeSpan* last_begun(int64_t time_ns) const {
+    const auto next = std::upper_bound(spans_.begin(), spans_.end(), time_ns,
+                                       [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
+    return next != spans_.begin() ? &*std::prev(next) : nullptr;
   }
-  // The end of the last one that begins before; the least number where there is none.
-  int64_t end_before(int64_t time_ns) const {
-    const auto at = behind(time_ns);
-    return at == spans_.begin() ? std::numeric_limits<int64_t>::min() : std::prev(at)->end_ns;
+  // The one at that time; null: there is none.
+  const TimeSpan* at(int64_t time_ns) const {
+    const TimeSpan* const last = last_begun(time_ns);
+    return last != nullptr && last->end_ns > time_ns ? last : nullptr;
   }
 
  private:
-  std::vector<TimeSpan>::const_iterator behind(int64_t time_ns) const {
-    return std::upper_bound(spans_.begin(), spans_.end(), time_ns,
-                            [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
-  }
   std::vector<TimeSpan> spans_;
 };
 
@@ -80,16 +78,10 @@ struct StageEvents {
   int64_t lead_ns = 0;             // from the beginning of the window to the product that the pass begins with
   bool known = false;              // its steps are, by the anchor
   std::string range;               // whose occurrences hold several of its steps each; empty: none
-  std::vector<TimeSpan> ranges;    // they, by time
+  Ranges ranges;                   // they
 
-  // The occurrence at that time; null: there is none.
-  const TimeSpan* range_at(int64_t time_ns) const {
-    auto at = std::upper_bound(ranges.begin(), ranges.end(), time_ns,
-                               [](int64_t time, const TimeSpan& span) { return time < span.start_ns; });
-    return at != ranges.begin() && (--at)->end_ns > time_ns ? &*at : nullptr;
-  }
   bool ends_with(const HostEvent& event) const {
-    if (!range.empty() && range_at(event.time_ns) == nullptr) return false;
+    if (!range.empty() && ranges.at(event.time_ns) == nullptr) return false;
     return any_own_key ? !event.waits && not_anchors.count(event.key) == 0 : common(event.key) == anchor;
   }
   bool is_end(uint64_t key) const {
@@ -317,7 +309,8 @@ int64_t longest_of(const Stages& stages, const std::vector<StepDraft>& drafts, c
 // The passes of threads in turn, one behind the other.
 class Passes {
  public:
-  Passes(const HostEvents& events, const RangesApart& apart, const Stages& stages, const std::vector<StepDraft>& drafts,
+  // `apart`: of another model, say, whose events are not among these; a step behind one begins where it ends.
+  Passes(const HostEvents& events, const Ranges& apart, const Stages& stages, const std::vector<StepDraft>& drafts,
          std::optional<int64_t> rows_of_tokens)
       : events_(events),
         apart_(apart),
@@ -391,9 +384,10 @@ class Passes {
   std::optional<TimeSpan> span_of(size_t e, int64_t end_ns, const Product& product, const StageEvents& stage) const {
     const bool follows = last_ != kNone && last_end_ns_;
     const int64_t before_ns = follows ? *last_end_ns_ : 0;
-    const TimeSpan* const range = stage.range_at(time_ns(e));
-    int64_t range_ns = range != nullptr ? range->start_ns : std::numeric_limits<int64_t>::min();
-    range_ns = std::max(range_ns, apart_.end_before(time_ns(e)));
+    constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
+    const TimeSpan *const range = stage.ranges.at(time_ns(e)), *const behind = apart_.last_begun(time_ns(e));
+    const int64_t range_ns =
+        std::max(range != nullptr ? range->start_ns : kAny, behind != nullptr ? behind->end_ns : kAny);
     if (generates(kind_of(stage, drafts_))) {
       if (!follows || !all_known(last_ + 1, e, stage, &last_stage_->second)) return {};
       return TimeSpan{std::max(before_ns, range_ns), end_ns};
@@ -421,7 +415,7 @@ class Passes {
   }
 
   const HostEvents& events_;
-  const RangesApart& apart_;
+  const Ranges& apart_;
   const Stages& stages_;
   const std::vector<StepDraft>& drafts_;
   std::optional<int64_t> rows_of_tokens_;
@@ -431,14 +425,12 @@ class Passes {
   std::optional<int64_t> last_end_ns_;
 };
 
-std::vector<TimeSpan> ranges_of(const StageRanges& stages, std::string_view stage,
-                                const std::vector<ThreadId>& threads) {
+Ranges ranges_of(const StageRanges& stages, std::string_view stage, const std::vector<ThreadId>& threads) {
   std::vector<TimeSpan> out;
   for (const StageRange& range : stages.ranges)
     if (stages.names[range.name].stage == stage && std::binary_search(threads.begin(), threads.end(), range.thread))
       out.push_back({range.start_ns, range.end_ns});
-  std::sort(out.begin(), out.end(), [](const TimeSpan& a, const TimeSpan& b) { return a.start_ns < b.start_ns; });
-  return out;
+  return Ranges(std::move(out));
 }
 
 }  // namespace
@@ -449,14 +441,14 @@ void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const Re
   const ThreadsInTurn in_turn(trace);
   std::map<std::pair<int32_t, size_t>, Stages> found;  // by device and group of threads
   std::set<size_t> named;
-  std::map<size_t, RangesApart> apart;
+  std::map<size_t, std::vector<TimeSpan>> apart;
   for (DraftIndex i = 0; i < steps.size(); ++i) {
     const StepDraft& step = steps[i];
     if (step.thread == kNoRow) continue;
     const size_t group = in_turn.of(step.thread);
     const bool by_range = step.source != StageSource::kDetected && !step.split;
     if (by_range && (step.kind == StageKind::kOther || step.kind == StageKind::kVision)) {
-      apart[group].add(step.begin_ns, step.end_ns);
+      apart[group].push_back({step.begin_ns, step.end_ns});
       continue;
     }
     // Ranges that hold several steps each do not tell them apart: those were found as they are without ranges.
@@ -472,9 +464,8 @@ void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const Re
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.first);
     if (named.count(place.second) > 0 || unrecorded.empty()) continue;
     HostEvents events = events_of(trace, in_turn.threads(place.second));
-    RangesApart& others = apart[place.second];
-    others.sort();
-    std::erase_if(events.recurring, [&](const HostEvent& event) { return others.holds(event.time_ns); });
+    const Ranges others(apart[place.second]);
+    std::erase_if(events.recurring, [&](const HostEvent& event) { return others.at(event.time_ns) != nullptr; });
     PromptsByRows prompts;
     for (auto& [name, stage] : stages) count_keys(trace, events, steps, stage, prompts);
     const std::optional<int64_t> tokens = prompts.most_of_tokens();

@@ -36,6 +36,7 @@ struct StepDraft {
 
   // From the activities.
   uint32_t launches = 0;
+  bool multiplies = false;   // its own thread launches a product, and others launch too (step_shapes.cc)
   uint32_t graph_nodes = 0;  // launched by a CUDA graph
   bool whole_graph = false;  // one of the activities is a graph launch without recorded nodes
   uint64_t names_hash = 0;   // of the kernel names, whatever their order

@@ -27,7 +27,7 @@ void settle_recurring(std::vector<StepDraft>& steps);
 
 // For live recordings, whose shapes are those of library calls: sequences of steps that have none yet (a decode step
 // runs on one token of each; a prompt has those of the decode steps after it), tokens produced where an output layer
-// ran, and the context by counting: a prompt of S tokens per sequence is followed by S + 1, S + 2, ... That is told
+// ran, and the context by counting: a prompt of S tokens per sequence is followed by S + 1, S + 2, ... That is given
 // only where every step since the prompt is known. Call after settle_kinds.
 void settle_sequences(const Trace& trace, const RecordedSpans& recorded, std::vector<StepDraft>& steps);
 

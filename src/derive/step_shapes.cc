@@ -91,43 +91,35 @@ bool names_decode(std::string_view name) {
                      [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
-// What a step's shapes may be read from. A thread without steps of its own, of another model's, say, launches into the
-// step that another one is at: that is GPU time of the step, but nothing of what the step itself runs. Where the step's
-// own thread launches no product, as where a range is on one thread and its launches on others, all counts.
-class OwnLaunches {
- public:
-  OwnLaunches(const Trace& trace, const std::vector<LaunchOrder>& orders, const std::vector<StepDraft>& steps)
-      : steps_(steps) {
-    if (std::all_of(orders.begin(), orders.end(), is_of_one_thread)) return;
-    multiplies_.assign(steps.size(), 0);
-    for (const LaunchOrder& order : orders) {
-      for (size_t i = 0; i < order.size(); ++i) {
-        const StepId step = trace.gpu_links.step[order.gpu[i]];
-        if (step == kNoRow || trace.gpu_links.category[order.gpu[i]] != Category::kGemm) continue;
-        if (order.thread[i] == steps[step].thread) multiplies_[step] = 1;
-      }
+// Sets `multiplies`. Where one thread launches all there is nothing to tell apart.
+void find_own_products(const Trace& trace, const std::vector<LaunchOrder>& orders, std::vector<StepDraft>& steps) {
+  if (std::all_of(orders.begin(), orders.end(), is_of_one_thread)) return;
+  for (const LaunchOrder& order : orders) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      const StepId step = trace.gpu_links.step[order.gpu[i]];
+      if (step == kNoRow || trace.gpu_links.category[order.gpu[i]] != Category::kGemm) continue;
+      if (order.thread[i] == steps[step].thread) steps[step].multiplies = true;
     }
   }
-  bool has(StepId step, ThreadId thread) const {
-    return multiplies_.empty() || multiplies_[step] == 0 || thread == kNoRow || thread == steps_[step].thread;
-  }
+}
 
- private:
-  const std::vector<StepDraft>& steps_;
-  std::vector<uint8_t> multiplies_;  // whether its own thread launches a product; empty: there is one thread alone
-};
+// Whether what that thread launches says what the step runs. A thread without steps of its own, of another model's,
+// say, launches into the step that another one is at: that is GPU time of the step alone. Where the step's own thread
+// launches no product, as where a range is on one thread and its launches on others, all counts.
+bool says_what_runs(const StepDraft& step, ThreadId thread) {
+  return !step.multiplies || thread == kNoRow || thread == step.thread;
+}
 
 void tally_works(const Trace& trace, const std::vector<LaunchOrder>& orders, const std::vector<StepDraft>& steps,
                  std::vector<ShapeTally>& tallies) {
   if (trace.works.empty()) return;
   const bool live = !trace.library_calls.empty();
-  const OwnLaunches own(trace, orders, steps);
   for (const LaunchOrder& order : orders) {
     for (size_t i = 0; i < order.size(); ++i) {
       const GpuOpId gpu = order.gpu[i];
       const StepId step = trace.gpu_links.step[gpu];
       const WorkId work = trace.gpu_links.work[gpu];
-      if (step == kNoRow || work == kNoRow || !own.has(step, order.thread[i])) continue;
+      if (step == kNoRow || work == kNoRow || !says_what_runs(steps[step], order.thread[i])) continue;
       ShapeTally& tally = tallies[step];
       if (trace.works.kind[work] == WorkKind::kGemm) {
         if (live && trace.works.batch[work] != 1) continue;  // products of attention run on queries, not on tokens
@@ -203,7 +195,7 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
   constexpr uint8_t kUnjudged = 0xFF;
   std::vector<uint8_t> decode_name(trace.strings.size(), kUnjudged), grids(trace.strings.size(), kUnjudged);
   const StringId whole = whole_graph_name(trace);
-  const OwnLaunches own(trace, orders, steps);
+  find_own_products(trace, orders, steps);
   for (const LaunchOrder& order : orders) {
     Row previous_api = kNoRow;
     for (size_t i = 0; i < order.size(); ++i) {
@@ -216,7 +208,7 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
       StepDraft& step = steps[row];
       const StringId name = trace.gpu_ops.name[gpu];
       const Category category = trace.gpu_links.category[gpu];
-      const bool counts = own.has(row, order.thread[i]);
+      const bool counts = says_what_runs(step, order.thread[i]);
       ++step.launches;
       if (same_call && counts) ++step.graph_nodes;
       // A sum, because parallel branches of a graph finish in any order; copies and memsets vary in name.

@@ -196,5 +196,32 @@ TEST(OtherModels, InRangesOfTheirOwnAreStages) {
   }
 }
 
+// Within another range whose words name the same stage, it ends with itself, recorded or not: the host waits for it,
+// and is not ahead as in a loop around steps.
+TEST(OtherModels, InRangesThatWaitEndWithThemselves) {
+  TwoModels r;
+  std::vector<int64_t> lasted;
+  for (int turn = 0; turn < 12; ++turn) {
+    if (turn == 6) r.stop_recording();
+    r.in("decode the letters", [&] {
+      const int64_t start = r.time;
+      r.in("look in decode_plan.txt", [&] { r.look(40); });
+      lasted.push_back(r.time - start);
+      r.pass(41);
+      for (int token = 0; token < 8; ++token) r.pass(1);
+    });
+  }
+  r.kinds();
+  const Steps& steps = r.b.trace.steps;
+  size_t looks = 0;
+  for (Row s = 0; s < steps.size(); ++s) {
+    if (r.b.trace.text(steps.stage[s]) != "look in decode_plan.txt") continue;
+    EXPECT_NEAR(static_cast<double>(steps.end_ns[s] - steps.start_ns[s]), static_cast<double>(lasted.at(looks)), 60)
+        << s;
+    ++looks;
+  }
+  EXPECT_EQ(looks, 12U);
+}
+
 }  // namespace
 }  // namespace llmprof
