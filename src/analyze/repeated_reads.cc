@@ -141,7 +141,7 @@ class StepPasses {
 
   // What lies between a product and the next one.
   void add_between(const std::vector<const Pass*>& passes, size_t p, RepeatedReads& out) const {
-    constexpr double kLongNs = 10'000;
+    constexpr double kLongBetweenNs = 10'000;
     const Pass& stays = *passes.front();
     for (size_t at = stays.products[p] + 1; at < stays.products[p + 1]; ++at) {
       const GpuOpId op = stays.ops[at];
@@ -152,7 +152,7 @@ class StepPasses {
         longest = std::max(longest, alone_ns_.at(pass->ops[there]));
         sum += alone_ns_.at(pass->ops[there]);
       }
-      const bool adds_up = trace_.gpu_links.category[op] == Category::kAttention || longest >= kLongNs;
+      const bool adds_up = trace_.gpu_links.category[op] == Category::kAttention || longest >= kLongBetweenNs;
       out.joined.emplace_back(op, ns_of(adds_up ? sum : longest));
     }
   }

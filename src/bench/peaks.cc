@@ -96,7 +96,7 @@ std::string_view fixed_cost_named(std::string_view variant) {
   return variant;
 }
 
-std::string shape_text(const GemmShape& shape) { return fmt::format("{}x{}x{}", shape.m, shape.n, shape.k); }
+std::string gemm_text(const GemmShape& shape) { return fmt::format("{}x{}x{}", shape.m, shape.n, shape.k); }
 
 class PeaksRun {
  public:
@@ -293,7 +293,7 @@ class PeaksRun {
     add_phases(spent_, result.phases);
     const double tflops = tflops_of(result);
     add({PeakGroup::kFlops, std::string(dtype_name(dtype)), PeakPath::kLibrary, std::move(result), tflops,
-         shape_text(*best), false});
+         gemm_text(*best), false});
   }
 
   // A ceiling is the most that can be reached. A CPU shares its caches, and often its cores, with programs that are not

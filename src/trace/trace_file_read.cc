@@ -79,10 +79,7 @@ struct AnyTable {
   std::string_view name, once_name;  // `once_name`: in files of version 1; empty: the same
   std::vector<AnyColumn> columns;
   std::function<void(size_t rows)> resize;  // 0: empties it
-
-  void add(const AnyColumn& column);
 };
-void AnyTable::add(const AnyColumn& column) { columns.push_back(column); }
 
 template <class Table>
 AnyTable any_table(Table& table) {
@@ -90,7 +87,8 @@ AnyTable any_table(Table& table) {
                .once_name = std::is_same_v<Table, RecurringCalls> ? "beats" : "",
                .columns = {},
                .resize = [&table](size_t rows) { rows == 0 ? table.clear() : table.resize(rows); }};
-  table.for_each_column([&any](const FieldInfo& field, auto& column) { any.add(any_column(field.name, column)); });
+  table.for_each_column(
+      [&any](const FieldInfo& field, auto& column) { any.columns.push_back(any_column(field.name, column)); });
   return any;
 }
 
