@@ -11,7 +11,7 @@ endif()
 target_compile_options(llmprof_flags INTERFACE ${LLMPROF_WARNINGS})
 if(LLMPROF_SANITIZE)
   target_compile_options(llmprof_flags INTERFACE -fsanitize=${LLMPROF_SANITIZE} -fno-sanitize-recover=all
-                                                 -fno-omit-frame-pointer -g)
+                                                 -fno-omit-frame-pointer)
   target_link_options(llmprof_flags INTERFACE -fsanitize=${LLMPROF_SANITIZE})
   target_compile_definitions(llmprof_flags INTERFACE LLMPROF_SANITIZED=1)
 endif()
@@ -27,12 +27,9 @@ if(CMAKE_BUILD_TYPE STREQUAL Debug AND NOT LLMPROF_FUZZ)
   target_compile_definitions(llmprof_flags INTERFACE _GLIBCXX_ASSERTIONS=1)
 endif()
 
-# Of what runs once an answer, and of tests. -O1 compiles in two thirds of the time of -O3, which is for what goes over the
-# rows of a recording; and with sanitizers -O0 in less than half of that of -O1.
+# Of what runs once an answer, and of tests: -O1 compiles in two thirds of the time of -O3, which is for what goes over the
+# rows of a recording.
 set(LLMPROF_RUNS_ONCE $<$<CONFIG:Release>:-O1>)
-if(LLMPROF_SANITIZE AND NOT LLMPROF_FUZZ)
-  set(LLMPROF_RUNS_ONCE -O0)
-endif()
 
 # What ships runs where another C++ library lives, or an older one: it carries its own (ADR 15). libgcc stays shared: a
 # static one asks for glibc 2.35. Sections that nothing uses go, because some of libstdc++ ask for glibc 2.36.
