@@ -214,8 +214,10 @@ void measure_steps(const Trace& trace, const std::vector<LaunchOrder>& orders, s
       // A sum, because parallel branches of a graph finish in any order; copies and memsets vary in name.
       if (trace.gpu_ops.kind[gpu] == GpuOpKind::kKernel && counts) step.names_hash += mixed(index(name));
       step.gpu_ns += trace.gpu_ops.dur_ns[gpu];
-      step.gpu_start_ns = std::min(step.gpu_start_ns, trace.gpu_ops.start_ns[gpu]);
-      step.gpu_end_ns = std::max(step.gpu_end_ns, trace.end_of(gpu));
+      if (counts) {
+        step.gpu_start_ns = std::min(step.gpu_start_ns, trace.gpu_ops.start_ns[gpu]);
+        step.gpu_end_ns = std::max(step.gpu_end_ns, trace.end_of(gpu));
+      }
       if (order.thread[i] == step.thread) step.last_launch_ns = std::max(step.last_launch_ns, order.time_ns[i]);
       if (category == Category::kSampling) step.samples = true;
       if (whole != StringId::kEmpty && name == whole) step.whole_graph = true;

@@ -37,7 +37,8 @@ std::vector<StepEnd> step_ends(const Timeline& timeline) {
     if (timeline.awaited[call] != Awaited::kNothing) waits.emplace(timeline.end_of(call), call);
   for (Row op = 0; op < trace.gpu_ops.size(); ++op) {
     const StepId step = trace.gpu_links.step[op];
-    if (step == kNoRow) continue;
+    // Behind the end of its own work a step has what another thread launched meanwhile, and is not over later for it.
+    if (step == kNoRow || trace.end_of(op) > trace.steps.gpu_end_ns[step]) continue;
     if (ends[step].op == kNoRow || trace.end_of(op) > trace.end_of(ends[step].op)) ends[step].op = op;
   }
   // A pass over several GPUs ends on one of them for all.

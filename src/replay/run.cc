@@ -124,6 +124,18 @@ class Runner {
     return out_.op_end_ns(b) > out_.op_end_ns(a) ? b : a;
   }
 
+  // An engine copies in the order in which it is asked. Threads that wait for nothing of each other's may ask in
+  // another one than they did, where one of them is faster than it was.
+  GpuOpId before_on_engine(ApiCallId call, GpuOpId op) const {
+    GpuOpId before = timeline_.before_on_engine(op);
+    while (before != kNoRow) {
+      const ApiCallId asked = trace_.gpu_links.api[before];
+      if (asked == kNoRow || out_.call_start_ns[asked] <= out_.call_start_ns[call]) break;
+      before = timeline_.before_on_engine(before);
+    }
+    return before;
+  }
+
   void start_op(ApiCallId call, GpuOpId op) {
     int64_t start = kNever;
     Followed followed = Followed::kNone;
@@ -149,7 +161,7 @@ class Runner {
         if (durations_.apart.empty() || !is_apart(op, other))
           after(out_.op_end_ns(other), latencies_.joined_ns(timeline_, other, op), Followed::kEvent, other);
       };
-      if (const GpuOpId same_way = timeline_.before_on_engine(op); same_way != kNoRow) join(same_way);
+      if (const GpuOpId same_way = before_on_engine(call, op); same_way != kNoRow) join(same_way);
       // What its stream has to wait for since then holds for it too, whichever way was meant.
       for (GpuOpId one = op; one != before && one != kNoRow; one = timeline_.on_stream[one])
         for (const GpuOpId other : timeline_.joined.of(one)) {

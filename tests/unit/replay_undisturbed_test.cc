@@ -193,6 +193,56 @@ TEST(Undisturbed, GraphsThatAreWaitedFor) {
   }
 }
 
+// A second thread's kernels run all the time, the last of them until just before the wait for the graph returns, and it
+// copies to the host as the steps do. Neither ends a step: without the recorder the graph ends long before, and a
+// step's copy is asked for before the one of the second thread that it was behind.
+TEST(Undisturbed, AStepDoesNotWaitForAnotherThreadThatItIsFasterThan) {
+  const RecorderCosts known = costs();
+  const auto run = [](int64_t call_ns, int64_t gap_ns, int64_t copy_ns) {
+    TestTrace b;
+    const ThreadId second = b.thread();
+    const StreamId beside = b.stream(0, 9);
+    int64_t host = 0;
+    for (int s = 0; s < 8; ++s) {
+      const int64_t begin = host;
+      b.gpu("Memcpy HtoD (Pinned -> Device)", host + copy_ns + 500, 1'000, b.api("cudaMemcpyAsync", host, copy_ns));
+      host += copy_ns + 500;
+      b.api("cudaStreamSynchronize", host, 1'000 + kWake);
+      host += 1'000 + kWake + 2'000;
+      const uint64_t launch = b.api("cuGraphLaunch", host, call_ns);
+      int64_t gpu = host + call_ns + 2'000;
+      for (int node = 1; node <= 100; ++node) {
+        b.node_kernel("gemm", gpu, 5'000, launch, static_cast<uint64_t>(node));
+        gpu += 5'000 + gap_ns;
+      }
+      host += call_ns + 500;
+      const int64_t returned = gpu - gap_ns + kWake;
+      b.api("cudaStreamSynchronize", host, returned - host);
+      b.annotation("decode", begin, returned - begin);
+      host = returned + 10'000;
+    }
+    for (int64_t at = 1'000; at + 60'000 < host; at += 50'000) {
+      b.gpu("Memcpy HtoD (Pinned -> Device)", at + 2'500, 1'000, b.api("cudaMemcpyAsync", at, 2'000, 0, second),
+            beside);
+      const int64_t launched = at + 20'000;
+      b.gpu("norm", launched + kPlainLaunch + 500, 25'000, b.api("cuLaunchKernel", launched, kPlainLaunch, 0, second),
+            beside);
+    }
+    return b;
+  };
+  TestTrace without = run(2'000, 800, 2'000), with = run(302'000, 1'000, 2'500);
+  const std::vector<StepTime> plain = replay_steps(without.derive_all());
+  const std::vector<StepTime> recorded = replay_steps(with.derive_all(), &known);
+  ASSERT_EQ(recorded.size(), 8U);
+  for (size_t i = 1; i < recorded.size(); ++i) {
+    ASSERT_TRUE(recorded[i].undisturbed_ns.has_value());
+    EXPECT_NEAR(static_cast<double>(*recorded[i].undisturbed_ns), static_cast<double>(plain[i].recorded_ns), 6'000)
+        << i;
+    EXPECT_NEAR(recorded[i].error_frac(), 0, 0.002);
+    EXPECT_GT(recorded[i].recorded_ns, plain[i].recorded_ns + 300'000);
+  }
+}
+
 // Graphs of twelve small nodes with a kernel behind each. Recorded, launching one takes longer than the GPU needs for
 // it, so that the GPU waits at each edge and the recording does not show how far apart they lie; the program alone is
 // as fast as the GPU is.
