@@ -46,6 +46,7 @@ void begin_prompts_behind_results(Trace& trace, const std::vector<LaunchOrder>& 
         leave_out(trace, gpu, step);
         continue;
       }
+      if (!says_what_runs(step, order.thread[i])) continue;
       if (step.gpu_start_ns == std::numeric_limits<int64_t>::max()) {
         step.begin_ns = step.host_start_ns = order.time_ns[i];
         step.window_start_ns = std::max(step.window_start_ns, step.begin_ns);

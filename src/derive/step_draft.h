@@ -71,6 +71,13 @@ struct StepDraft {
   int64_t window_start_ns = 0, window_end_ns = 0;
 };
 
+// Whether what that thread launches says what the step runs. A thread without steps of its own, of another model's,
+// say, launches into the step that another one is at: that is GPU time of the step alone. Where the step's own thread
+// launches no product, as where a range is on one thread and its launches on others, all counts.
+inline bool says_what_runs(const StepDraft& step, ThreadId thread) {
+  return !step.multiplies || thread == kNoRow || thread == step.thread;
+}
+
 struct StageRange;
 struct StepName;
 // The step of a range that the program named; what it launched is to be found.

@@ -103,13 +103,6 @@ void find_own_products(const Trace& trace, const std::vector<LaunchOrder>& order
   }
 }
 
-// Whether what that thread launches says what the step runs. A thread without steps of its own, of another model's,
-// say, launches into the step that another one is at: that is GPU time of the step alone. Where the step's own thread
-// launches no product, as where a range is on one thread and its launches on others, all counts.
-bool says_what_runs(const StepDraft& step, ThreadId thread) {
-  return !step.multiplies || thread == kNoRow || thread == step.thread;
-}
-
 void tally_works(const Trace& trace, const std::vector<LaunchOrder>& orders, const std::vector<StepDraft>& steps,
                  std::vector<ShapeTally>& tallies) {
   if (trace.works.empty()) return;
