@@ -30,6 +30,12 @@ endif()
 # Of what runs once an answer, and of tests: -O1 compiles in two thirds of the time of -O3, which is for what goes over the
 # rows of a recording.
 set(LLMPROF_RUNS_ONCE $<$<CONFIG:Release>:-O1>)
+# Of what the preset asan optimises, which else compiles in less than half of the time: where its tests spend most of theirs,
+# and what has to keep up with a program.
+set(LLMPROF_RUNS_MOST)
+if(LLMPROF_SANITIZE AND CMAKE_BUILD_TYPE STREQUAL Debug)
+  set(LLMPROF_RUNS_MOST -O2)
+endif()
 
 # What ships runs where another C++ library lives, or an older one: it carries its own (ADR 15). libgcc stays shared: a
 # static one asks for glibc 2.35. Sections that nothing uses go, because some of libstdc++ ask for glibc 2.36.
