@@ -439,8 +439,8 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
   C(TimeNs, start_ns, "ns", "Start of the step's window; windows of one device do not overlap")                        \
   C(TimeNs, end_ns, "ns", "End of the step's window")                                                                  \
   C(TimeNs, host_start_ns, "ns", "Start of the first host activity of the step")                                       \
-  C(TimeNs, gpu_start_ns, "ns", "Start of its first GPU activity")                                                     \
-  C(TimeNs, gpu_end_ns, "ns", "End of its last GPU activity")                                                          \
+  C(TimeNs, gpu_start_ns, "ns", "Start of the first GPU activity that its thread launched")                            \
+  C(TimeNs, gpu_end_ns, "ns", "End of the last GPU activity that its thread launched")                                 \
   C(TimeNs, sync_ns, "ns", "End of the host call that waited for the step, -1 if none did")                            \
   C(int64_t, new_tokens, "", "Tokens the step ran the model on, all sequences together, -1 if unknown")                \
   C(int64_t, sequences, "", "Sequences in the step, -1 if unknown")                                                    \
