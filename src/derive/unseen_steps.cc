@@ -135,15 +135,16 @@ std::vector<Unseen> unseen_ranges(const StageRanges& stages, size_t first, size_
   return out;
 }
 
-// Stages of ranges that launched nothing wherever they were recorded: a file that is opened, whatever its name says.
+// Texts, without their numbers, of ranges that launched nothing wherever they were recorded: a file that is opened,
+// whatever its name says.
 std::set<std::string> launching_nothing(const StageRanges& stages, size_t first, size_t last,
                                         const std::vector<TimeSpan>& spans, const std::vector<StepDraft>& steps) {
   std::set<std::string> out;
   for (size_t r = first; r < last; ++r)
     if (!RecordedSpans::touches(spans, stages.ranges[r].start_ns, stages.ranges[r].end_ns))
-      out.insert(stages.names[stages.ranges[r].name].stage);
+      out.insert(stage_of_text(stages.names[stages.ranges[r].name].stage));
   for (const StepDraft& step : steps)
-    if (step.thread == stages.ranges[first].thread) out.erase(step.stage);
+    if (step.thread == stages.ranges[first].thread) out.erase(stage_of_text(step.stage));
   return out;
 }
 
@@ -207,7 +208,7 @@ void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::
     const std::set<std::string> empty = launching_nothing(stages, first, last, spans, steps);
     for (const Unseen& unseen : ranges) {
       const StepName& name = stages.names[unseen.range.name];
-      if (name.kind != StageKind::kVision && !orders.empty() && empty.count(name.stage) > 0) continue;
+      if (name.kind != StageKind::kVision && !orders.empty() && empty.count(stage_of_text(name.stage)) > 0) continue;
       if (waits.count(name.stage) > 0 && !waits_mostly(name.stage) && !unseen.evenly) continue;
       if (!devices.runs_model(thread) && (name.kind == StageKind::kVision || devices.knows_calls())) continue;
       found.push_back(

@@ -15,12 +15,12 @@ namespace llmprof {
 // recorded. Its times are those of the host, which are the step's only if the host waits for the GPU every step:
 //   - if most recorded steps of the stage do not wait, the ranges say nothing about the GPU and are left out, unless
 //   - the ranges lie in an outer range that lasts at least a step longer than the last of them (a loop that waits at
-//   its
-//     end), with no stage range behind them in it, and that is not recorded at all: its time is then divided evenly
+//     its end), with no stage range behind them in it, and that is not recorded at all: its time is then divided evenly
 //     over its steps, true for their mean.
 // Of a thread that launches nothing, ranges of what comes before a prompt are of requests that wait in a queue, not of
-// the next step; nor are those of a stage that launches nothing where it is recorded; nor any others, where it is known
-// which threads call what each run of a model calls. `steps` are the drafts with recorded launches.
+// the next step; nor are those whose text, but for its numbers, is of ranges that launch nothing where they are
+// recorded; nor any others, where it is known which threads call what each run of a model calls. `steps` are the drafts
+// with recorded launches.
 void add_unseen_steps(const Trace& trace, const StageRanges& stages, const std::vector<LaunchOrder>& orders,
                       const RecordedSpans& recorded, const HostCalls& calls, std::vector<StepDraft>& steps);
 

@@ -454,27 +454,31 @@ TEST(RecurringRanges, AroundRequestsAreNotWhatIsPreparedInThem) {
   }
 }
 
-// Nor are those of a stage that launched nothing where it was recorded.
+// Nor are those of a stage that launched nothing where it was recorded, whatever numbers are in its name.
 TEST(RecurringRanges, ThatLaunchNothingWhereRecordedAreNoSteps) {
-  RangesOfProgram r;
-  const auto open_file = [&] {
-    r.b.annotation("open generation 7.csv", r.time, 40, AnnotationKind::kNvtx);
-    r.time += 60;
-  };
-  for (int i = 0; i < 4; ++i) {
-    open_file();
-    r.in("decode", [&] { r.pass(1); });
+  for (const bool numbered : {false, true}) {
+    RangesOfProgram r;
+    int files = 0;
+    const auto open_file = [&] {
+      const std::string text = numbered ? "context_" + std::to_string(++files) + "a.png" : "open generation 7.csv";
+      r.b.annotation(text, r.time, 40, AnnotationKind::kNvtx);
+      r.time += 60;
+    };
+    for (int i = 0; i < 4; ++i) {
+      open_file();
+      r.in("decode", [&] { r.pass(1); });
+    }
+    const int64_t until = r.time - 10;
+    for (int i = 0; i < 3; ++i) {
+      open_file();
+      r.b.annotation("decode", r.time, 1500, AnnotationKind::kNvtx);
+      r.time += 1600;
+    }
+    r.b.level(0, until, RecordingLevel::kDefault);
+    r.b.level(until, r.time, RecordingLevel::kLight);
+    r.b.derive_all();
+    EXPECT_EQ(r.stages(), Names(7, "decode"));
   }
-  const int64_t until = r.time - 10;
-  for (int i = 0; i < 3; ++i) {
-    open_file();
-    r.b.annotation("decode", r.time, 1500, AnnotationKind::kNvtx);
-    r.time += 1600;
-  }
-  r.b.level(0, until, RecordingLevel::kDefault);
-  r.b.level(until, r.time, RecordingLevel::kLight);
-  r.b.derive_all();
-  EXPECT_EQ(r.stages(), Names(7, "decode"));
 }
 
 // A thread that shows what was generated runs no model: another one calls what each run calls.
