@@ -50,12 +50,13 @@ class GroupTimes {
         rates_(rates),
         works_(context.trace.works),
         wide_stages_(context.groups.stages.size(), false) {
-    std::vector<double> products(wide_stages_.size()), wide(wide_stages_.size());
+    std::vector<int64_t> products(wide_stages_.size()), wide(wide_stages_.size());
     for (uint32_t k = 0; k < context.groups.kernels.size(); ++k) {
       if (!is_gemm(key(k).work)) continue;
-      const double ns = static_cast<double>(context.groups.kernels[k].total_ns);
-      products[key(k).stage] += ns;
-      if (is_wide(k)) wide[key(k).stage] += ns;
+      // Counted, not timed: what lies between two products is as wide as they are, however long one of them takes.
+      const int64_t calls = context.groups.kernels[k].calls;
+      products[key(k).stage] += calls;
+      if (is_wide(k)) wide[key(k).stage] += calls;
     }
     for (size_t s = 0; s < wide_stages_.size(); ++s) wide_stages_[s] = wide[s] * 2 > products[s];
   }
@@ -130,7 +131,7 @@ class WrittenOutAttention {
       std::vector<GpuOpId>& run = runs[trace_.gpu_ops.stream[op]];
       if (!run.empty() && trace_.gpu_links.step[run.front()] != trace_.gpu_links.step[op]) judge(run);
       if (trace_.gpu_ops.kind[op] == GpuOpKind::kMemset) continue;  // of a product's counters, before it
-      if (trace_.gpu_links.step[op] == kNoRow || trace_.gpu_ops.kind[op] != GpuOpKind::kKernel || is_plain(op)) {
+      if (trace_.gpu_links.step[op] == kNoRow || !is_pass(op) || is_plain(op)) {
         judge(run);
         continue;
       }
@@ -141,6 +142,10 @@ class WrittenOutAttention {
 
  private:
   WorkId work(GpuOpId op) const { return context_.groups.work_of(op); }
+  // A kernel, or a copy within the device: of scores that are masked out of place, before the mask.
+  bool is_pass(GpuOpId op) const {
+    return trace_.gpu_ops.kind[op] == GpuOpKind::kKernel || trace_.gpu_ops.path[op] == CopyPath::kOnDevice;
+  }
   bool is_product(GpuOpId op) const { return work(op) != kNoRow && trace_.works.kind[work(op)] == WorkKind::kGemm; }
   bool is_batched(GpuOpId op) const { return is_product(op) && trace_.works.batch[work(op)] > 1; }
   // A product with weights, or one that nothing is known of.

@@ -34,6 +34,7 @@ struct Mended {
 };
 constexpr std::string_view kSyncBound = "sync-bound";
 constexpr std::string_view kDataMovement = "data-movement";
+constexpr std::string_view kSmallKernels = "small-kernels-unfused";
 constexpr Mended kMended[] = {
     {"graphs-made-anew", "graphs-kept"},
     {"launches-block", "returning-launches", true, FindingSeverity::kCritical, {}, false, true},
@@ -52,14 +53,17 @@ constexpr Mended kMended[] = {
     {kSyncBound, "reads-at-once", false},
     {"allocator-churn", "no-allocations"},
     {"pageable-copy", "pinned-copies", false, FindingSeverity::kCritical, {"copy-bound"}},
-    {"norm-unfused", "fused-norms", false, FindingSeverity::kCritical, {"small-kernels-unfused"}},
-    {"layout-conversion", "channels-last", false, FindingSeverity::kCritical, {"small-kernels-unfused"}},
-    {"double-precision", "single-precision", false, FindingSeverity::kCritical, {"small-kernels-unfused"}},
-    {"small-kernels-unfused", "fused", false, FindingSeverity::kCritical, {}, true},
+    {"norm-unfused", "fused-norms", false, FindingSeverity::kCritical, {kSmallKernels}},
+    {"layout-conversion", "channels-last", false, FindingSeverity::kCritical, {kSmallKernels}},
+    {"double-precision", "single-precision", false, FindingSeverity::kCritical, {kSmallKernels}},
+    {kSmallKernels, "fused", false, FindingSeverity::kCritical, {}, true},
     {"copies-one-stream", "copies-apart", false, FindingSeverity::kCritical, {"copy-bound"}},
     {"copy-bound", "no-copies", false},
-    {"attention-unfused", "fused-attention", false},
+    {"attention-unfused", "fused-attention", false, FindingSeverity::kCritical, {kDataMovement, kSmallKernels}},
     {"kv-cache-copy", "in-place-cache", false},
+    // What takes longer because it is wide may be needed all the same.
+    {"dtype-wide", "half-precision", false, FindingSeverity::kCritical, {"logits-all-tokens"}},
+    {"tensor-cores-idle", "half-precision", false},
     {"logits-all-tokens", "last-logits", false},
     {"dense-experts", "routed-experts", false},
     {"padded-batch", "needed-rows", false},
@@ -75,8 +79,6 @@ constexpr Mended kMended[] = {
     {"gathered-weights", "weights-in-place", false},
     {"oversized-tensors", "small-tensors", false},
     {kDataMovement, "no-moves", false, FindingSeverity::kCritical, {}, true},
-    {"dtype-wide", "half-precision", false},
-    {"tensor-cores-idle", "half-precision", false},
     {"gemm-shape-misaligned", "aligned", false},
     {"memory-bound-weights", "fp8-weights", false, FindingSeverity::kMinor},
     {"comm-bound", "no-communication", false},

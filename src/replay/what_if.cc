@@ -145,7 +145,8 @@ constexpr WhatIf kWhatIfs[] = {
      in_single_precision, nullptr},
     {"half-precision", "products and attention of 4-byte types in bf16",
      "products take half their bytes at 80 % of the bandwidth or their arithmetic at 70 % of the peak of bf16, half of "
-     "their time at most; where most products of a stage are such, passes over their results take half as long. "
+     "their time at most; where most products of a stage are such, by number, passes over their results take half as "
+     "long. "
      "Attention kernels that compute in single precision by three products of TF32 take a sixth where a sequence has "
      "64 queries or more, else half",
      in_half_precision, nullptr},

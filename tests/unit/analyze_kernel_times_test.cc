@@ -93,6 +93,24 @@ TEST(KernelTimes, AttentionWrittenOutWithMemsetsBetween) {
   EXPECT_EQ(times[result], 0);
 }
 
+// A mask that is put out of place copies the scores first.
+TEST(KernelTimes, AttentionWrittenOutWithACopyOfItsScores) {
+  for (const CopyPath path : {CopyPath::kOnDevice, CopyPath::kDeviceToHost}) {
+    Made made(StageKind::kPrefill, 2048);
+    made.kernel(Category::kGemm, 200'000, made.run.gemm(DType::kBf16, 2048, 6144, 2048));
+    const GpuOpId scores = made.kernel(Category::kGemm, 500'000, made.batched(64, 2048, 2048, 128));
+    const GpuOpId copy = made.kernel(Category::kCopy, 250'000, kNoRow, "Memcpy", 0, GpuOpKind::kMemcpy);
+    made.run.trace.gpu_ops.path[copy] = path;
+    made.kernel(Category::kSoftmax, 800'000);
+    made.kernel(Category::kGemm, 500'000, made.batched(64, 2048, 128, 2048));
+    made.kernel(Category::kGemm, 200'000, made.run.gemm(DType::kBf16, 2048, 2048, 2048));
+    const std::vector<int64_t> times = made.times(KernelChange::kFusedAttention);
+    const bool written_out = path == CopyPath::kOnDevice;
+    EXPECT_EQ(times[copy], written_out ? 0 : kStays);
+    EXPECT_EQ(times[scores] > 0, written_out);
+  }
+}
+
 // Weights of 3072 x 2048 that are stored otherwise: passes of 512 numbers a block over all of them, before the product.
 TEST(KernelTimes, ConvertedWeightsAreReady) {
   constexpr std::string_view kCast = "unrolled_elementwise_kernel<direct_copy_kernel_cuda>",
@@ -357,6 +375,14 @@ TEST(KernelTimes, WideProductsInBf16) {
   const std::vector<int64_t> stay = narrow.times(KernelChange::kHalfPrecision);
   EXPECT_EQ(stay[bf16], kStays);
   EXPECT_EQ(stay[other], kStays);
+  // One wide product among narrow ones, however long it takes, says nothing about passes between the others.
+  Made mixed(StageKind::kPrefill, 4096);
+  const GpuOpId head = mixed.kernel(Category::kGemm, 9'000'000, mixed.run.gemm(DType::kFp32, 4096, 32000, 4096));
+  for (int i = 0; i < 2; ++i) mixed.kernel(Category::kGemm, 300'000, mixed.run.gemm(DType::kBf16, 4096, 4096, 4096));
+  const GpuOpId between = mixed.kernel(Category::kElementwise, 40'000);
+  const std::vector<int64_t> one = mixed.times(KernelChange::kHalfPrecision);
+  EXPECT_LT(one[head], 3'000'000);
+  EXPECT_EQ(one[between], kStays);
 }
 
 TEST(KernelTimes, LogitsOfTheLastPlaceAlone) {
