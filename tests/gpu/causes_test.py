@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Findings against programs with a planted cause and a healthy twin (tests/gpu/held_out_causes and the twelve sets after it).
+"""Findings against programs with a planted cause and a healthy twin (tests/gpu/held_out_causes and the thirteen sets after it).
 
     python3 tests/gpu/causes_test.py [--folder held_out_causes] [--state causes.json] [--steps 40] [--rounds 2] [--only NAME,NAME]
 
@@ -141,7 +141,7 @@ def judge(one):
 def main():
     parser = harness.arguments(__doc__, "causes_results.json")
     parser.add_argument("--folder", type=lambda name: harness.ROOT / "tests/gpu" / name, default="held_out_causes",
-                        help="held_out_causes, or one of the sets _2 to _13")
+                        help="held_out_causes, or one of the sets _2 to _14")
     parser.add_argument("--forked", action="store_true", help="programs alone are forked from one that has imported PyTorch")
     parser.add_argument("--only", help="names of programs")
     parser.add_argument("--steps", type=int, default=40)
