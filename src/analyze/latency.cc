@@ -90,6 +90,24 @@ OptDouble before_prompt_ms(const Trace& trace, const Requests& requests) {
   return before.empty() ? std::nullopt : OptDouble(median_of(before));
 }
 
+// Passes of another model at the beginning of prompts that llmprof found: what an encoder gives is needed for the first
+// token, what a judge says of the answer before is not, and nothing tells them apart.
+IfKnown<double> other_model_frac(const Steps& steps, const Requests& requests) {
+  std::vector<double> parts;
+  for (const RequestTimes* request : requests.typical_prompts()) {
+    double other_ns = 0;
+    bool recorded = true;
+    for (const Row s : request->before_token) {
+      recorded &= steps.missing[s] == MissingKernels::kNone;
+      other_ns += static_cast<double>(steps.other_model_ns[s]);
+    }
+    if (recorded && *request->ttft_ns > 0) parts.push_back(other_ns / *request->ttft_ns);
+  }
+  if (parts.empty()) return {};
+  const double part = median_of(std::move(parts));
+  return part > 0 ? IfKnown<double>(part) : IfKnown<double>();
+}
+
 constexpr size_t kPromptsEnough = 3, kStepsEnough = 5;
 
 HeadlineTimes prompt_times(const Context& context, const Requests& requests) {
@@ -176,6 +194,7 @@ Headline headline_of(const Context& context, const Requests& requests) {
     fill_interval(ttft, out.ttft_ci95_low_ms, out.ttft_ci95_high_ms);
     fill_full_pace(ttft, kPromptsEnough, out.ttft_full_pace_ms, out.ttft_full_pace_n);
     out.before_prompt_ms = before_prompt_ms(context.trace, requests);
+    out.ttft_other_model_frac = other_model_frac(steps, requests);
   }
   if (const RequestTimes* first = requests.first_prompt(); first != nullptr) {
     out.first_ttft_ms = *first->ttft_ns / 1e6;

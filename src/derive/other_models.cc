@@ -110,7 +110,11 @@ void split_other_models(const Trace& trace, const std::vector<LaunchOrder>& orde
     for (const auto& [sizes, found] : others) {
       const auto leading =
           std::count_if(found.begin(), found.end(), [](const Found& one) { return one.before_prompt; });
-      if (static_cast<double>(leading) >= kLeadingFrac * static_cast<double>(found.size())) continue;
+      if (static_cast<double>(leading) >= kLeadingFrac * static_cast<double>(found.size())) {
+        for (const Found& one : found)
+          if (one.before_prompt) steps[one.step].other_model_end_ns = one.cut_ns;
+        continue;
+      }
       for (const Found& one : found) {
         StepDraft& step = steps[one.step];
         StepDraft pass = step;

@@ -16,7 +16,8 @@ namespace llmprof {
 // reduction) of the weights that they multiply with, in order, which end with the output layer: a step that has more,
 // all of other sizes, in front of these, and the host waiting for the GPU in between, holds such a pass. Where nine of
 // ten of those with the same sizes stand before a prompt, on more rows than steps that make tokens have, they lead to
-// it (an encoder), and stay. Needs shapes of products.
+// it (an encoder), and stay; where they end is kept (Steps::other_model_ns), since a judge that reads each answer
+// stands before the next prompt as well. Needs shapes of products.
 void split_other_models(const Trace& trace, const std::vector<LaunchOrder>& orders, const HostCalls& calls,
                         std::vector<std::vector<StepDraft>>& detected);
 

@@ -65,8 +65,9 @@ struct StepDraft {
   // A pass on many rows that products on fewer follow, of an encoder and its decoder, say: rows and products of it, and
   // of what follows; 0: the step is not so.
   int64_t leading_rows = 0, leading = 0, following_rows = 0, following = 0;
-  bool rows_return = false;  // products on the rows of the leading pass are among those that follow
-  bool tokens_sure = false;  // new_tokens is not the rows of some GEMMs among others (of experts)
+  int64_t other_model_end_ns = 0;  // the host has what passes of another model before a prompt give; 0: there are none
+  bool rows_return = false;        // products on the rows of the leading pass are among those that follow
+  bool tokens_sure = false;        // new_tokens is not the rows of some GEMMs among others (of experts)
   int64_t sync_ns = -1;
   int64_t window_start_ns = 0, window_end_ns = 0;
 };

@@ -287,6 +287,8 @@ void write_steps(Trace& trace, const RecordedSpans& recorded, const std::vector<
     table.gpu_start_ns[i] = draft.gpu_start_ns;
     table.gpu_end_ns[i] = draft.gpu_end_ns;
     table.sync_ns[i] = draft.sync_ns;
+    if (draft.kind == StageKind::kPrefill)
+      table.other_model_ns[i] = std::max<int64_t>(0, draft.other_model_end_ns - draft.window_start_ns);
     table.new_tokens[i] = draft.new_tokens;
     table.sequences[i] = draft.sequences;
     table.context[i] = draft.context;

@@ -163,6 +163,9 @@ std::string text_latency(const Report& report, const RenderOptions& options, con
   if (headline.ttft_ms && headline.before_prompt_ms.value_or(0) >= kBeforePromptMin * *headline.ttft_ms)
     before = fmt::format("; without {} on the host before it (inputs prepared, or no request)",
                          format_ms(*headline.before_prompt_ms));
+  if (headline.ttft_ms && headline.ttft_other_model_frac)
+    before += fmt::format("; {} of it another model's pass before the prompt (an encoder's, or of the answer before)",
+                          format_percent(*headline.ttft_other_model_frac));
   std::string out =
       figure_line({"TTFT", single_prompts(report) ? "prompt" : "sample", headline.ttft_ms, headline.ttft_ci95_low_ms,
                    headline.ttft_ci95_high_ms, headline.ttft_p99_ms, headline.first_ttft_ms, headline.ttft_n, unseen,

@@ -67,6 +67,9 @@ LLMPROF_RECORD(WarmUpRecord, "warm_up", "Steps that are in no other figure, and 
   F(IfKnown<bool>, ttft_in_doubt, "", "true: of the program's first and only request, cold or not: nothing tells")   \
   F(OptDouble, before_prompt_ms, "ms",                                                                               \
     "Median time from a step to the prompt that llmprof found after it: not in TTFT")                                \
+  F(IfKnown<double>, ttft_other_model_frac, "frac",                                                                  \
+    "Median part of TTFT, in recorded prompts, of passes of another model that stand before them and that the host " \
+    "waits for: an encoder's, or a judge's of the answer before; left out where fewer than half have one")           \
   F(OptDouble, tpot_ms, "ms", "TPOT: itl_ms, where requests are known apart")                                        \
   F(OptDouble, itl_ms, "ms", "ITL: the median over steady steps")                                                    \
   F(IfKnown<StepTimeSource>, itl_source, "", "The same of ITL and TPOT")                                             \

@@ -442,6 +442,8 @@ LLMPROF_TABLE(Works, "works", "Distinct arithmetic shapes with FLOPs and bytes",
   C(TimeNs, gpu_start_ns, "ns", "Start of the first GPU activity that its thread launched")                            \
   C(TimeNs, gpu_end_ns, "ns", "End of the last GPU activity that its thread launched")                                 \
   C(TimeNs, sync_ns, "ns", "End of the host call that waited for the step, -1 if none did")                            \
+  C(LengthNs, other_model_ns, "ns",                                                                                    \
+    "Part of a prompt, from its start, until the host has what passes of another model before it give, 0 otherwise")   \
   C(int64_t, new_tokens, "", "Tokens the step ran the model on, all sequences together, -1 if unknown")                \
   C(int64_t, sequences, "", "Sequences in the step, -1 if unknown")                                                    \
   C(int64_t, context, "", "Longest context attended, new tokens included, -1 if unknown")                              \

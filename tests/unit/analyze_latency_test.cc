@@ -210,6 +210,23 @@ TEST(Latency, TimeBeforeAFoundPromptIsToldBesideTtft) {
   EXPECT_FALSE(latency_of(run).headline.before_prompt_ms);
 }
 
+TEST(Latency, AnotherModelsPassBeforePromptsIsToldBesideTtft) {
+  for (const size_t judged : {2U, 1U}) {  // of three
+    AnalyzedRecording run;
+    int64_t at = 0;
+    for (size_t r = 0; r < 3; ++r) {
+      run.step(StageKind::kPrefill, at, at + 4 * kMs, 100, 100);
+      run.trace.steps.other_model_ns.back() = r < judged ? kMs : 0;
+      run.step(StageKind::kDecode, at + 4 * kMs, at + 6 * kMs, 1, 100);
+      at += 6 * kMs;
+    }
+    run.window(0, at);
+    const Headline headline = latency_of(run).headline;
+    EXPECT_DOUBLE_EQ(*headline.ttft_ms, 4) << "nobody knows whether the answer needs it";
+    EXPECT_DOUBLE_EQ(headline.ttft_other_model_frac.value_or(0), judged == 2 ? 0.25 : 0);
+  }
+}
+
 // What a step is for stands in columns: words that the program puts into the names of its ranges mean nothing.
 TEST(Latency, ARangeThatIsCalledWarmUpOrWindowEdgeIsAnOrdinaryStage) {
   for (const char* suffix : {" [warm-up]", " [window edge]", " [not recorded]", " [whole graphs]"}) {

@@ -127,6 +127,10 @@ TEST(OtherModels, WithoutRangesAreTakenOffTheNextStep) {
       expected.push_back(prompt ? kPrompt : kToken);
     }
     EXPECT_EQ(r.kinds(), expected) << before_prompts;
+    // Where a prompt keeps it, the step says how long it takes, from its first launch until the wait ends.
+    const Steps& steps = r.b.trace.steps;
+    for (Row s = 0; s < steps.size(); ++s)
+      EXPECT_EQ(steps.other_model_ns[s], before_prompts && steps.kind[s] == kPrompt ? 1240 : 0) << s;
   }
 }
 

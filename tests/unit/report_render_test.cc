@@ -251,6 +251,9 @@ TEST(Text, TheFirstRequestStandsBesideTheMedian) {
   headline.before_prompt_ms = 47;
   EXPECT_NE(text_latency(report, {}, Ink(false)).find("without 47.00 ms on the host before it"), std::string::npos);
   headline.before_prompt_ms.reset();
+  headline.ttft_other_model_frac = 0.57;
+  EXPECT_NE(text_latency(report, {}, Ink(false)).find("57.0 % of it another"), std::string::npos);
+  headline.ttft_other_model_frac.reset();
   // Its start is not known where llmprof found it.
   found.kind = StageKind::kPrefill;
   headline.ttft_n = 2;
