@@ -162,6 +162,11 @@ const source_words: Record<string, string> = {
 const interval = (low: number | null, high: number | null): string[] =>
   low === null || high === null ? ['no interval: fewer than three'] : [`95 %: ${format_ms(low)} to ${format_ms(high)}`];
 
+const other_model = (part: number | null): string[] =>
+  part === null
+    ? []
+    : [`${format_percent(part)} of it another model’s pass before the prompt (an encoder’s, or of the answer before)`];
+
 /** The name of the stage that a kind of latency comes from. */
 const stage_of_kind = (data: Row, kinds: string[]): string => {
   const stages = judged_stages(data).filter((stage) => kinds.includes(text_of(stage['kind'])));
@@ -196,6 +201,7 @@ function figures(page: Page): HTMLElement {
           : [
               ...interval(ms('ttft_ci95_low_ms'), ms('ttft_ci95_high_ms')),
               times(number_of(headline['ttft_n']) ?? 0, 'request'),
+              ...other_model(number_of(headline['ttft_other_model_frac'])),
             ],
     }),
     figure({
