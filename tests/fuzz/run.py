@@ -26,8 +26,8 @@ def fuzz(args, name):
     found.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
     before = set(findings.glob(f"{name}-*"))
-    words = [str(args.bin / f"{name}_fuzz"), f"-max_total_time={args.seconds}", "-timeout=20", "-report_slow_units=20", "-rss_limit_mb=3000",
-             "-print_final_stats=1", f"-artifact_prefix={findings}/{name}-"]
+    words = [str(args.bin / f"{name}_fuzz"), f"-max_total_time={args.seconds}", "-timeout=20", "-report_slow_units=20",
+             "-rss_limit_mb=3000", "-print_final_stats=1", f"-artifact_prefix={findings}/{name}-"]
     if (HERE / f"{name}.dict").is_file():
         words.append(f"-dict={HERE / name}.dict")
     log = findings / f"{name}.log"
@@ -49,10 +49,14 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/fuzz/bin")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/fuzz")
     parser.add_argument("--result", type=pathlib.Path, help="a JSON file of what each did")
+    parser.add_argument("--list", action="store_true", help="print the programs that would run, and run nothing")
     args = parser.parse_args()
     names = [name.removesuffix("_fuzz") for name in args.targets] or TARGETS
     if unknown := sorted(set(names) - set(TARGETS)):
         parser.error(f"no fuzz target {', '.join(unknown)}; there are {', '.join(TARGETS)}")
+    if args.list:
+        print("\n".join(name + "_fuzz" for name in names))
+        return 0
     if missing := [name for name in names if not (args.bin / f"{name}_fuzz").is_file()]:
         parser.error(f"not in {args.bin}: {', '.join(name + '_fuzz' for name in missing)}; './dev build fuzz' builds them")
     results = {}
