@@ -8,6 +8,7 @@
 
 #include "analyze/finding.h"
 #include "analyze/kernel_times.h"
+#include "analyze/output_layers.h"
 #include "analyze/processor.h"
 #include "base/text_table.h"
 #include "trace/signature.h"
@@ -195,6 +196,7 @@ void find_compute_bound(const FindingContext& finding) {
 
 void find_logits_all_tokens(const FindingContext& finding) {
   const Works& works = finding.trace().works;
+  const OutputLayers outputs(finding.trace());
   for (const StageView& stage : finding.stages) {
     const OptInt sequences = stage.timing->sequences;
     if (stage.group->kind != StageKind::kPrefill || !sequences || *sequences < 1) continue;
@@ -202,7 +204,7 @@ void find_logits_all_tokens(const FindingContext& finding) {
     int64_t calls = 0, width = 0;
     for (const uint32_t k : stage.kernels) {
       const WorkId work = finding.key(k).work;
-      if (!is_output_layer(works, work)) continue;
+      if (!outputs.has(work)) continue;
       if (works.m[work] < kLogitRowsPerSequence * *sequences) continue;
       const KernelSums& sums = finding.sums(k);
       time_ns += static_cast<double>(sums.total_ns);

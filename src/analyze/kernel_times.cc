@@ -10,6 +10,7 @@
 #include "analyze/gathered_weights.h"
 #include "analyze/layout_conversions.h"
 #include "analyze/moved_data.h"
+#include "analyze/output_layers.h"
 #include "analyze/oversized_tensors.h"
 #include "analyze/padding.h"
 #include "analyze/processor.h"
@@ -240,6 +241,7 @@ void add_cached_keys(const Context& context, const Rates& rates, std::vector<int
 void add_last_logits(const Context& context, const Rates& rates, std::vector<int64_t>& times) {
   const Trace& trace = context.trace;
   const Works& works = trace.works;
+  const OutputLayers outputs(trace);
   struct Open {
     StepId step = kNoRow;
     double part = 1, pass_ns = 0;
@@ -257,7 +259,7 @@ void add_last_logits(const Context& context, const Rates& rates, std::vector<int
     if (work != kNoRow && works.kind[work] == WorkKind::kGemm) {
       open = {};
       const int64_t sequences = trace.steps.sequences[step];
-      if (sequences < 1 || !is_output_layer(works, work) || works.m[work] <= sequences) continue;
+      if (sequences < 1 || !outputs.has(work) || works.m[work] <= sequences) continue;
       open.step = step;
       open.part = static_cast<double>(sequences) / static_cast<double>(works.m[work]);
       const double logits = static_cast<double>(works.m[work]) * static_cast<double>(works.n[work]);
@@ -298,12 +300,6 @@ bool is_misaligned_product(const Works& works, WorkId work) {
   if (width <= 0 || width > 2) return false;
   const int64_t multiple = static_cast<int64_t>(16 / width);
   return works.n[work] % multiple != 0 || works.k[work] % multiple != 0;
-}
-
-bool is_output_layer(const Works& works, WorkId work) {
-  constexpr int64_t kVocabularyMin = 30'000, kVocabularyPerHidden = 6;
-  return work != kNoRow && works.kind[work] == WorkKind::kGemm && works.n[work] >= kVocabularyMin &&
-         works.n[work] >= kVocabularyPerHidden * works.k[work];
 }
 
 replay::KernelTimes kernel_times(const Context& context) {

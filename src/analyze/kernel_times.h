@@ -38,8 +38,4 @@ inline bool is_wide_attention(std::string_view name) {
 // half by bytes.
 double half_precision_part(const Steps& steps, StepId step);
 
-// The output layer: as wide as a vocabulary (Llama-2 has 32,000) and, unlike any projection inside a layer (3.5 times
-// the hidden size), many times wider than what goes in.
-bool is_output_layer(const Works& works, WorkId work);
-
 }  // namespace llmprof

@@ -8,7 +8,7 @@
 
 #include "analyze/analysis.h"
 #include "analyze/host_places.h"
-#include "analyze/kernel_times.h"
+#include "analyze/output_layers.h"
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
 #include "derive/step_composition.h"
@@ -128,6 +128,7 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
     std::vector<int64_t> times, logits;  // of products and attention; of output layers
   };
   std::map<Row, Launches> launches;
+  const OutputLayers outputs(trace);
   for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {
     const StepId step = trace.gpu_links.step[gpu];
     const ApiCallId api = trace.gpu_links.api[gpu];
@@ -138,7 +139,7 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
     Launches& mine = launches[step];
     mine.times.push_back(trace.api_calls.start_ns[api]);
     const WorkId work = trace.gpu_links.work[gpu];
-    if (is_output_layer(trace.works, work)) mine.logits.push_back(trace.api_calls.start_ns[api]);
+    if (outputs.has(work)) mine.logits.push_back(trace.api_calls.start_ns[api]);
   }
   std::vector<double> fetches;
   StringId code = StringId::kEmpty;

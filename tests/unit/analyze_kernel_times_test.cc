@@ -397,6 +397,22 @@ TEST(KernelTimes, LogitsOfTheLastPlaceAlone) {
   EXPECT_EQ(times[step], kStays);
 }
 
+// Gate and up as one product are as wide as a small vocabulary, in each layer (Qwen2.5-7B).
+TEST(KernelTimes, GateAndUpOfEachLayerAreNoLogits) {
+  for (const bool head : {true, false}) {
+    Made made(StageKind::kPrefill, 1024);
+    const WorkId gate_up = made.run.gemm(DType::kBf16, 1024, 37888, 3584);
+    std::vector<GpuOpId> layers;
+    for (int layer = 0; layer < 28; ++layer) layers.push_back(made.kernel(Category::kGemm, 500'000, gate_up));
+    const GpuOpId last =
+        head ? made.kernel(Category::kGemm, 900'000, made.run.gemm(DType::kBf16, 1024, 152064, 3584)) : kNoRow;
+    const std::vector<int64_t> times = made.times(KernelChange::kLastLogits);
+    for (const GpuOpId layer : layers) EXPECT_EQ(times[layer], kStays);
+    EXPECT_TRUE(!head || times[last] < 900'000);
+    EXPECT_EQ(finding_of(*analyze(made.run.trace), "logits-all-tokens") != nullptr, head);
+  }
+}
+
 TEST(KernelTimes, CachesAreConcatenatedInDecodeStepsAlone) {
   Made decode(StageKind::kDecode), prefill(StageKind::kPrefill, 512);
   const std::string_view name = "void at::native::CatArrayBatchedCopy<...>";
