@@ -15,23 +15,23 @@ namespace {
 
 // What a kernel of PyTorch does, as far as a norm has it. x is squared by pow or by multiplying; the root is rsqrt, or
 // sqrt and a division.
-enum class Pass : uint8_t { kUnseen, kOther, kCopy, kPower, kMean, kAdd, kAddScalar, kRoot, kMultiply };
+enum class NormPass : uint8_t { kUnseen, kOther, kCopy, kPower, kMean, kAdd, kAddScalar, kRoot, kMultiply };
 
-Pass pass_of(std::string_view name) {
+NormPass pass_of(std::string_view name) {
   const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
-  if (has("MeanOps")) return Pass::kMean;
-  if (has("sqrt_kernel")) return Pass::kRoot;
-  if (has("pow_tensor_scalar")) return Pass::kPower;
-  if (has("MulFunctor") || has("DivFunctor")) return Pass::kMultiply;
-  if (has("FunctorOnSelf_add")) return Pass::kAddScalar;
-  if (has("Functor_add")) return Pass::kAdd;
-  if (has("copy_kernel")) return Pass::kCopy;
-  return Pass::kOther;
+  if (has("MeanOps")) return NormPass::kMean;
+  if (has("sqrt_kernel")) return NormPass::kRoot;
+  if (has("pow_tensor_scalar")) return NormPass::kPower;
+  if (has("MulFunctor") || has("DivFunctor")) return NormPass::kMultiply;
+  if (has("FunctorOnSelf_add")) return NormPass::kAddScalar;
+  if (has("Functor_add")) return NormPass::kAdd;
+  if (has("copy_kernel")) return NormPass::kCopy;
+  return NormPass::kOther;
 }
 
 class Norms {
  public:
-  explicit Norms(const Context& context) : trace_(context.trace), passes_(trace_.strings.size(), Pass::kUnseen) {}
+  explicit Norms(const Context& context) : trace_(context.trace), passes_(trace_.strings.size(), NormPass::kUnseen) {}
 
   std::vector<UnfusedNorm> find() {
     std::map<StreamId, std::vector<GpuOpId>> runs;
@@ -39,7 +39,7 @@ class Norms {
       std::vector<GpuOpId>& run = runs[trace_.gpu_ops.stream[op]];
       const StepId step = trace_.gpu_links.step[op];
       if (!run.empty() && trace_.gpu_links.step[run.front()] != step) judge(run);
-      if (step == kNoRow || pass(op) == Pass::kOther)
+      if (step == kNoRow || pass(op) == NormPass::kOther)
         judge(run);
       else
         run.push_back(op);
@@ -49,38 +49,38 @@ class Norms {
   }
 
  private:
-  Pass pass(GpuOpId op) {
-    if (trace_.gpu_ops.kind[op] != GpuOpKind::kKernel) return Pass::kOther;
-    Pass& known = passes_[index(trace_.gpu_ops.name[op])];
-    if (known == Pass::kUnseen) known = pass_of(trace_.text(trace_.gpu_ops.name[op]));
+  NormPass pass(GpuOpId op) {
+    if (trace_.gpu_ops.kind[op] != GpuOpKind::kKernel) return NormPass::kOther;
+    NormPass& known = passes_[index(trace_.gpu_ops.name[op])];
+    if (known == NormPass::kUnseen) known = pass_of(trace_.text(trace_.gpu_ops.name[op]));
     return known;
   }
 
   void judge(std::vector<GpuOpId>& run) {
-    const auto is = [&](size_t i, Pass what) { return i < run.size() && pass(run[i]) == what; };
+    const auto is = [&](size_t i, NormPass what) { return i < run.size() && pass(run[i]) == what; };
     size_t from = 0;  // what no norm before has taken
     for (size_t mean = 1; mean < run.size(); ++mean) {
-      if (!is(mean, Pass::kMean) || mean == from) continue;
+      if (!is(mean, NormPass::kMean) || mean == from) continue;
       const size_t square = mean - 1;
-      if (!is(square, Pass::kPower) && !is(square, Pass::kMultiply)) continue;
+      if (!is(square, NormPass::kPower) && !is(square, NormPass::kMultiply)) continue;
       // x widened before.
       size_t begin = square;
-      const bool widened = square > from && is(square - 1, Pass::kCopy);
+      const bool widened = square > from && is(square - 1, NormPass::kCopy);
       if (widened) --begin;
       size_t root = mean + 1;
-      if (is(root, Pass::kAddScalar) || is(root, Pass::kAdd)) ++root;  // eps
-      if (!is(root, Pass::kRoot) || !is(root + 1, Pass::kMultiply)) continue;
+      if (is(root, NormPass::kAddScalar) || is(root, NormPass::kAdd)) ++root;  // eps
+      if (!is(root, NormPass::kRoot) || !is(root + 1, NormPass::kMultiply)) continue;
       size_t end = root + 1;
       bool narrowed = false;
       // The weight, which may be widened or have one added to it; what is narrow again before or behind that.
       size_t weight = end + 1;
-      if (is(weight, Pass::kCopy)) ++weight;
-      if (is(weight, Pass::kAddScalar)) ++weight;
-      if (is(weight, Pass::kMultiply)) {
-        narrowed = weight == end + 2 && is(end + 1, Pass::kCopy);
+      if (is(weight, NormPass::kCopy)) ++weight;
+      if (is(weight, NormPass::kAddScalar)) ++weight;
+      if (is(weight, NormPass::kMultiply)) {
+        narrowed = weight == end + 2 && is(end + 1, NormPass::kCopy);
         end = weight;
       }
-      if (widened && !narrowed && is(end + 1, Pass::kCopy)) ++end;
+      if (widened && !narrowed && is(end + 1, NormPass::kCopy)) ++end;
       UnfusedNorm& norm = found_.emplace_back();
       norm.passes.assign(run.begin() + static_cast<std::ptrdiff_t>(begin),
                          run.begin() + static_cast<std::ptrdiff_t>(end) + 1);
@@ -93,7 +93,7 @@ class Norms {
   }
 
   const Trace& trace_;
-  std::vector<Pass> passes_;  // by name
+  std::vector<NormPass> passes_;  // by name
   std::vector<UnfusedNorm> found_;
 };
 
