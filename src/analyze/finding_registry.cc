@@ -65,7 +65,8 @@ constexpr FindingRule kRules[] = {
      "least 5 % of the GPU time",
      "host operators, or softmax kernels and shapes of library calls", "a fused attention kernel",
      find_attention_unfused, kGpuOnly, FindingSeverity::kMajor,
-     "it assumes that half of their time goes; no figure of the recording says so"},
+     "it assumes that half of their time goes; no figure of the recording says so; where replay says what goes, it is "
+     "at most critical"},
     {"tensor-cores-idle",
      "FP32 GEMM kernels without tensor instructions take at least 5 % of the stage's GPU time, or the tensor pipe is "
      "active under 1 % of the GPU's busy time in a stage of which GEMMs of 64 rows or more are 30 %",
@@ -77,7 +78,8 @@ constexpr FindingRule kRules[] = {
     {"gemm-shape-misaligned",
      "GEMMs of 16 rows or more whose n or k is no multiple of 16 bytes take at least 5 % of the stage's GPU time",
      "recorded shapes", "pad dimensions", find_gemm_shape_misaligned, kGpuOnly, FindingSeverity::kMinor,
-     "it assumes that a quarter of their time goes; no figure of the recording says so"},
+     "it assumes that a quarter of their time goes; no figure of the recording says so; where replay says what goes, "
+     "it is at most critical"},
     {"wave-quantization",
      "GEMM and attention kernels of 10 us or more, 1 to 8 waves and under 75 % wave efficiency take at least 10 % of "
      "the "

@@ -222,8 +222,8 @@ SEVERITIES = ["info", "minor", "major", "critical"]
 SEVERITY_MOST = {"first-call-cost": "minor", "compute-bound": "minor", "gemm-shape-misaligned": "minor",
                  "wave-quantization": "minor", "profiler-distortion": "minor", "attention-unfused": "major",
                  "low-occupancy": "major", "batch-too-small": "info"}
-# Where replay says what is to be gained, these are no assumptions any more.
-NOT_ASSUMED = {"attention-unfused", "gemm-shape-misaligned"}
+# Where replay says what is to be gained, nothing is assumed, and the share alone decides.
+DECIDED_BY_REPLAY = {"attention-unfused"}
 
 
 def check_severity(finding):
@@ -231,7 +231,7 @@ def check_severity(finding):
     goes by the mean one: a tenth apart. Returns which figure it is of, and between which parts of a request that figure
     must then be; None where it says nothing."""
     bound, found = finding["bound"], SEVERITIES.index(finding["severity"])
-    simulated = finding["id"] in NOT_ASSUMED and finding["gain"] and finding["gain"]["method"] == "replay"
+    simulated = finding["id"] in DECIDED_BY_REPLAY and finding["gain"] and finding["gain"]["method"] == "replay"
     most = SEVERITIES.index("critical" if simulated else SEVERITY_MOST.get(finding["id"], "critical"))
     expect(found <= most, f"{finding['id']} is {finding['severity']}")
     if bound is None or not bound["from"]:
