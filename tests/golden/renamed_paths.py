@@ -15,12 +15,15 @@ HEAD, BLOCK, MAGIC, CHECKSUMMED_FROM = 64, 32, 0x424C504C, 16
 
 
 def main():
-    if len(sys.argv) < 4:
+    if len(sys.argv) < 4 or not all(pair.count("=") == 1 for pair in sys.argv[3:]):
         sys.exit(__doc__)
     xxh64 = ctypes.CDLL(ctypes.util.find_library("xxhash")).XXH64
     xxh64.argtypes, xxh64.restype = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64], ctypes.c_uint64
-    with open(sys.argv[1], "rb") as file:
-        data = file.read()
+    try:
+        with open(sys.argv[1], "rb") as file:
+            data = file.read()
+    except OSError as error:
+        sys.exit(f"{sys.argv[1]}: {error.strerror}")
     for pair in sys.argv[3:]:
         old, new = (word.encode() for word in pair.split("="))
         if len(old) != len(new):
@@ -28,9 +31,9 @@ def main():
         data = data.replace(old, new)
     out, at = bytearray(data), HEAD
     while at < len(out):
-        magic, payload = struct.unpack_from("<II", out, at)
-        if magic != MAGIC:
-            sys.exit(f"byte {at} of {sys.argv[1]}: expected the head of a block")
+        magic, payload = struct.unpack_from("<II", out, at) if at + BLOCK <= len(out) else (0, 0)
+        if magic != MAGIC or at + BLOCK + payload > len(out):
+            sys.exit(f"byte {at} of {sys.argv[1]}: expected a whole block")
         rest = bytes(out[at + CHECKSUMMED_FROM:at + BLOCK + payload])
         struct.pack_into("<Q", out, at + 8, xxh64(rest, len(rest), payload))
         at += BLOCK + payload
