@@ -276,7 +276,7 @@ def while_it_runs():
     stop.set()
     other.join()
     print(f"of a running thread {read_ones} stacks, {whole} of them down to its first function")
-    if whole < 100 or whole < 0.9 * read_ones:
+    if whole < 100 or whole < 0.98 * read_ones:  # generators that give a value meanwhile are read again
         failures.append(f"of a running thread {whole} of {read_ones} stacks were whole")
     for _ in range(1000):  # the thread is gone, and its memory may be anything
         read_of(thread[0])

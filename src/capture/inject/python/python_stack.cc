@@ -45,7 +45,9 @@ constexpr int kFunctionCodeAt = 48;    // of a function
 constexpr int kSizeAt = 16;            // of str and bytes
 constexpr int kTextStateAt = 32;       // of str
 constexpr int kBytesAt = 32;           // where the content of a bytes object begins
+constexpr uint8_t kOwnedByGenerator = 1;
 constexpr uint8_t kOwnedByCStack = 3;  // a frame of the interpreter itself, without code
+constexpr int kReadsMost = 4;          // of a thread that runs on, until its stack fits together
 
 struct Python {
   const Layout* layout = nullptr;
@@ -309,10 +311,13 @@ const char* hook_object(Memory& memory, const char* thread, bool profile) {
   return has_type(memory, type, python.type_type) ? object : nullptr;
 }
 
+// Sets `suspended` where the frames end at a generator: one that runs has a caller. It has given its value since its
+// thread was read, and its caller runs again.
 template <class Memory>
-bool read_frames(Memory& memory, PythonStack& stack) {
+bool read_frames(Memory& memory, PythonStack& stack, bool& suspended) {
   const Layout& layout = *python.layout;
   stack.count = 0;
+  suspended = false;
   const char* const thread = static_cast<const char*>(stack.thread);
   stack.tracer = hook_object(memory, thread, false);
   stack.profiler = hook_object(memory, thread, true);
@@ -324,7 +329,8 @@ bool read_frames(Memory& memory, PythonStack& stack) {
     if (hook != nullptr) hash = mixed(hash, reinterpret_cast<uintptr_t>(hook));
   const int most = 4 * kPythonFramesMost;  // with those of the interpreter, and where changing frames make a circle
   for (int seen = 0; frame != nullptr && stack.count < kPythonFramesMost && seen < most; ++seen) {
-    if (layout.frame_owner == kNone || memory.template at<uint8_t>(frame, layout.frame_owner) != kOwnedByCStack) {
+    const uint8_t owner = layout.frame_owner == kNone ? 0 : memory.template at<uint8_t>(frame, layout.frame_owner);
+    if (owner != kOwnedByCStack) {
       PythonFrame& out = stack.frames[stack.count];
       out.code = memory.template at<const char*>(frame, layout.frame_code);
       if (!has_type(memory, out.code, python.code_type) || !read_offset(memory, frame, out)) {
@@ -335,6 +341,7 @@ bool read_frames(Memory& memory, PythonStack& stack) {
       ++stack.count;
     }
     frame = memory.template at<const char*>(frame, layout.frame_back);
+    suspended = owner == kOwnedByGenerator && frame == nullptr;
   }
   stack.hash = hash;
   return stack.count > 0 && !memory.failed();
@@ -423,7 +430,8 @@ bool read_python_stack(PythonStack& stack) {
   }
   stack.thread = python.this_thread();
   OwnMemory memory;
-  return stack.thread != nullptr && read_frames(memory, stack);
+  bool suspended = false;
+  return stack.thread != nullptr && read_frames(memory, stack, suspended);
 }
 
 size_t python_stack_text(const PythonStack& stack, FramesOf frames_of, char* text, size_t size) {
@@ -435,7 +443,12 @@ bool read_python_stack_of(const void* thread, GuardedMemory& memory, PythonStack
   stack.count = 0;
   if (thread == nullptr || state.load(std::memory_order_acquire) != kReady) return false;
   stack.thread = thread;
-  return read_frames(memory, stack);
+  for (int reads = 1;; ++reads) {
+    bool suspended = false;
+    const bool fits = read_frames(memory, stack, suspended);
+    if (!suspended || !fits || reads == kReadsMost) return fits;
+    memory.begin();
+  }
 }
 
 size_t python_stack_text_of(const PythonStack& stack, GuardedMemory& memory, FramesOf frames_of, char* text,
