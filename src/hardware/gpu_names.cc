@@ -5,6 +5,7 @@
 
 #include "base/nearest.h"
 #include "hardware/gpu_fields.h"
+#include "hardware/gpu_parts.h"
 
 namespace llmprof {
 namespace {
@@ -140,12 +141,42 @@ std::vector<std::string> other_parts_called(std::string_view name) {
 }
 
 bool may_call_itself(std::string_view sku, std::string_view device_name) {
-  const std::vector<const Gpu*> named = by_device_name(fold_device(device_name));
-  return std::any_of(named.begin(), named.end(), [&](const Gpu* gpu) { return gpu->sku == sku; });
+  const PartName device = part_name(device_name), listed = part_name(sku);
+  if (device.profile != listed.profile) return false;
+  const std::vector<const Gpu*> named = by_device_name(fold_device(device.gpu));
+  return std::any_of(named.begin(), named.end(), [&](const Gpu* gpu) { return gpu->sku == listed.gpu; });
 }
+
+namespace {
+
+// Of GPUs that call themselves so, the one of which the device may be a part.
+Result<Gpu> detect_part(const PartName& name, const DeviceFacts& facts) {
+  std::vector<Gpu> fitting;
+  Error why{fmt::format("the GPU \"{}\" is not in the table", name.gpu.substr(0, kMaxName)), "",
+            std::string(kNameTheGpu)};
+  const DeviceFacts capability{{}, 0, 0, facts.cc_major, facts.cc_minor};
+  for (const Gpu* whole : by_device_name(fold_device(name.gpu))) {
+    Result<Gpu> part = part_of(*whole, name.profile, facts);
+    if (const std::string reason = contradiction(*whole, capability); !reason.empty())
+      part = fail(reason, "", std::string(kNameTheGpu));
+    if (part)
+      fitting.push_back(*std::move(part));
+    else
+      why = part.error();
+  }
+  if (fitting.empty()) return tl::unexpected<Error>(why);
+  if (fitting.size() == 1) return fitting[0];
+  std::vector<std::string> skus;
+  for (const Gpu& gpu : fitting) skus.push_back(gpu.sku);
+  return fail(fmt::format("the GPU \"{}\" may be {}", facts.name.substr(0, kMaxName), join_or(skus)), "",
+              std::string(kNameTheGpu));
+}
+
+}  // namespace
 
 Result<Gpu> detect_gpu(const DeviceFacts& facts) {
   if (facts.name.empty()) return fail("the recording does not name its GPU", "", std::string(kNameTheGpu));
+  if (const PartName name = part_name(facts.name); !name.profile.empty()) return detect_part(name, facts);
   const std::vector<const Gpu*> named = by_device_name(fold_device(facts.name));
   if (named.empty()) {
     const std::vector<std::string> near = nearest_skus(facts.name);

@@ -65,7 +65,8 @@ struct DeviceFacts {
   int64_t total_memory_bytes = 0;
   int cc_major = 0, cc_minor = 0;
 };
-// The one GPU that carries this name and does not contradict the other facts.
+// The one GPU that carries this name and does not contradict the other facts; of a part of a divided GPU ("NVIDIA A100
+// 80GB PCIe MIG 3g.40gb") what the part has: "A100-PCIe-80GB MIG 3g.40gb" (gpu_parts.h).
 Result<Gpu> detect_gpu(const DeviceFacts& facts);
 
 enum class PeakType : uint8_t { kFp64, kFp32, kTf32, kFp16, kBf16, kFp8, kInt8, kInt4, kFp6, kFp4 };

@@ -161,6 +161,61 @@ TEST(DetectGpu, AmbiguousUnknownAndContradictingDevicesAreErrors) {
   for (const Result<Gpu>& result : {ambiguous, unknown, slice}) EXPECT_TRUE(contains(result.error().text(), "--gpu"));
 }
 
+// Figures of whole GPUs are those of their data sheets; SMs, memory and L2 of parts those that CUDA gave on an A100 of
+// 80 GB (14, 28 and 42 SMs; 10.2, 20.9 and 42.4 GB), and the profiles those of NVIDIA's MIG User Guide.
+TEST(DetectGpu, APartOfADividedGpuHasItsShare) {
+  struct Part {
+    DeviceFacts facts;
+    const char* whole;
+    double eighths;
+  };
+  const Part parts[] = {
+      {{"NVIDIA A100-SXM4-80GB MIG 1g.10gb", 14, 10'200'547'328, 8, 0}, "A100-SXM4-80GB", 1},
+      {{"NVIDIA A100-SXM4-80GB MIG 2g.20gb", 28, 20'937'965'568, 8, 0}, "A100-SXM4-80GB", 2},
+      {{"NVIDIA A100-SXM4-80GB MIG 3g.40gb", 42, 42'412'802'048, 8, 0}, "A100-SXM4-80GB", 4},
+      {{"NVIDIA A100-SXM4-40GB MIG 1g.5gb", 14, 5'099'814'912, 8, 0}, "A100-SXM4-40GB", 1},
+      {{"NVIDIA A100-SXM4-40GB MIG 1g.5gb+me", 14, 0, 8, 0}, "A100-SXM4-40GB", 1},
+      {{"NVIDIA H100 80GB HBM3 MIG 1g.20gb", 26, 0, 9, 0}, "H100-SXM5-80GB", 2},
+      {{"NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb", 16, 0, 9, 0}, "H100-SXM5-80GB", 4},
+      {{"NVIDIA H200 MIG 1g.18gb", 16, 17'716'740'096, 9, 0}, "H200-SXM-141GB", 1},
+      {{"NVIDIA H200 MIG 3g.71gb", 60, 0, 9, 0}, "H200-SXM-141GB", 4},
+      {{"NVIDIA H200 MIG 7g.141gb", 132, 150'000'000'000, 9, 0}, "H200-SXM-141GB", 8},
+      {{"NVIDIA A30 MIG 2g.12gb", 28, 0, 8, 0}, "A30", 4},
+  };
+  for (const Part& c : parts) {
+    const Result<Gpu> part = detect_gpu(c.facts);
+    ASSERT_TRUE(part) << c.facts.name << ": " << part.error().text();
+    const Gpu whole = gpu(c.whole);
+    EXPECT_EQ(part->sku, whole.sku + c.facts.name.substr(c.facts.name.find(" MIG "))) << c.facts.name;
+    EXPECT_DOUBLE_EQ(part->mem_bw_gbs->value, whole.mem_bw_gbs->value * c.eighths / 8) << c.facts.name;
+    EXPECT_EQ(part->l2_mb.has_value(), whole.l2_mb.has_value());
+    if (whole.l2_mb) {
+      EXPECT_DOUBLE_EQ(part->l2_mb->value, whole.l2_mb->value * c.eighths / 8) << c.facts.name;
+    }
+    EXPECT_DOUBLE_EQ(part->bf16_tflops->value,
+                     whole.bf16_tflops->value * static_cast<double>(c.facts.sm_count) / whole.sm_count->value);
+    EXPECT_TRUE(contains(part->bf16_tflops->provenance, "derived: ")) << part->bf16_tflops->provenance;
+    EXPECT_EQ(part->sm_count->value, static_cast<double>(c.facts.sm_count));
+    EXPECT_EQ(part->boost_mhz->value, whole.boost_mhz->value);
+    EXPECT_FALSE(part->tdp_w || part->gpu_link_gbs_bidir) << "of the whole GPU, and none";
+    EXPECT_TRUE(may_call_itself(part->sku, c.facts.name));
+    EXPECT_FALSE(may_call_itself(whole.sku, c.facts.name));
+    EXPECT_FALSE(may_call_itself(part->sku, c.facts.name.substr(0, c.facts.name.find(" MIG "))));
+  }
+  for (const DeviceFacts& wrong :
+       {DeviceFacts{"NVIDIA H200 MIG 1g.18gb", 140, 0, 9, 0},
+        DeviceFacts{"NVIDIA H200 MIG 1g.18gb", 16, 35'000'000'000, 9, 0},
+        DeviceFacts{"NVIDIA H200 MIG 1g.18gb", 16, 0, 8, 0}, DeviceFacts{"NVIDIA H200 MIG 1g.25gb", 16, 0, 9, 0},
+        DeviceFacts{"NVIDIA H200 MIG ", 16, 0, 9, 0}, DeviceFacts{"NVIDIA H200 MIG 1g.", 16, 0, 9, 0},
+        DeviceFacts{"NVIDIA H200 MIG 1g.0gb", 16, 0, 9, 0},
+        DeviceFacts{"NVIDIA H200 MIG 1g.99999999999gb", 16, 0, 9, 0},
+        DeviceFacts{"NVIDIA H900 MIG 1g.18gb", 16, 0, 9, 0}})
+    EXPECT_FALSE(detect_gpu(wrong)) << wrong.name;
+  const Result<Gpu> counted = detect_gpu({"NVIDIA H200 MIG 1g.18gb", 0, 0, 0, 0});
+  ASSERT_TRUE(counted);
+  EXPECT_FALSE(counted->bf16_tflops) << "without SMs nobody knows its share";
+}
+
 TEST(FindGpu, SpellingDoesNotMatterAndUniquePartsAreEnough) {
   for (const std::string name : {"H100-SXM5-80GB", "h100 sxm5 80gb", "H100_SXM5_80GB", "h100sxm5", "H100-SXM"})
     EXPECT_EQ(gpu(name).sku, "H100-SXM5-80GB");
