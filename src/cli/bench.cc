@@ -264,9 +264,11 @@ Result<int> compare(const BenchArguments& options, const bench::ResultsFile& bef
 // What a repro line needs beside the case: the device, and whatever changes how long and in which regimes it is
 // measured. A row of a suite or a model is measured by their shorter times, which a named case has only if told so.
 std::string measuring_options(const BenchArguments& options, const device::DeviceIdentity& device) {
-  const bool cpu = device.kind == device::DeviceKind::kCpu;
-  std::string out =
-      cpu ? fmt::format(" --device cpu --threads {}", device.units) : fmt::format(" --device cuda:{}", device.ordinal);
+  const std::string& named = options.device.device;
+  const bool by_uuid = !named.empty() && !device.uuid.empty() && !named.starts_with("cuda");
+  std::string out = device.kind == device::DeviceKind::kCpu ? fmt::format(" --device cpu --threads {}", device.units)
+                    : by_uuid                               ? " --device " + named
+                                                            : fmt::format(" --device cuda:{}", device.ordinal);
   if (options.regime != "both") out += " --regime " + options.regime;
   if (options.names.empty() || options.suite_time) out += " --suite-time";
   if (options.quick) out += " --quick";

@@ -127,7 +127,10 @@ Result<std::string> refuse_if_busy(device::Device& device, bool busy_ok, bool qu
 }
 
 void add_device_options(const Command& command, DeviceOptions& options) {
-  command.option("--device", options.device, "cpu or cuda:N (default: the first GPU, else the CPU)").type_name("NAME");
+  command
+      .option("--device", options.device,
+              "cpu, cuda:N, or a uuid: GPU-..., MIG-... (default: the first GPU, else the CPU)")
+      .type_name("NAME");
   command.option("--threads", options.threads, "threads of a CPU (default: all that the process may use)")
       .check(whole_number(1, 4096))
       .type_name("N");

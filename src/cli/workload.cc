@@ -187,7 +187,7 @@ void add_workload(Parser& parser) {
       .capture_default();
   command
       .option("--device", options->run.device,
-              "cpu or cuda:N (default: the first GPU, else the CPU; with --record the CPU)")
+              "cpu, cuda:N, or a uuid: GPU-..., MIG-... (default: the first GPU, else the CPU; with --record the CPU)")
       .type_name("NAME");
   command.option("--threads", options->run.threads, "threads of a CPU (default: all that the process may use)")
       .check(whole_number(1, 4096))

@@ -28,7 +28,7 @@ struct DeviceIdentity {
   std::string key;           // names the file of its ceilings: the GPU's uuid; the CPU's name and threads
   std::string name;          // as the driver or /proc/cpuinfo gives it
   std::string uuid, driver;  // empty for a CPU
-  int ordinal = 0;           // CUDA ordinal
+  int ordinal = 0;           // CUDA ordinal; 0 of a GPU that was opened by its uuid
   int cc_major = 0, cc_minor = 0;
   int units = 0;             // SMs, or threads used
   int64_t memory_bytes = 0;  // all of it
@@ -131,8 +131,9 @@ class Device {
   virtual std::vector<int64_t> other_processes() { return {}; }
 };
 
-// "cpu", "cuda:1", or "" for the first GPU, else the CPU. The error says what was tried, what is missing and what works
-// instead. `threads` 0: all that the process may use.
+// "cpu", "cuda:1", a uuid of a GPU ("GPU-...") or of a part of one ("MIG-..."), or "" for the first GPU, else the CPU.
+// By uuid it is the only GPU that this process and those it starts see from then on. The error says what was tried,
+// what is missing and what works instead. `threads` 0: all that the process may use.
 struct OpenOptions {
   std::string name;
   int threads = 0;

@@ -128,8 +128,11 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
      unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra))
 
-// Since CUDA 12.0: how its runtime loads the kernels of a program. `kernel` is launched as a function is.
+// Since CUDA 12.0: how its runtime loads the kernels of a program. `kernel` is launched as a function is. The first
+// one, which is the older, gives the uuid of the whole GPU where its successor ("_v2") gives that of a part of it
+// (MIG).
 #define LLMPROF_CUDA_OPTIONAL_FUNCTIONS(F)                                                                    \
+  F(gpu_uuid, cuDeviceGetUuid, "", (Uuid * uuid, Device device))                                              \
   F(library_load, cuLibraryLoadData, "",                                                                      \
     (Library * library, const void* image, int* options, void** values, unsigned count, int* library_options, \
      void** library_values, unsigned library_count))                                                          \

@@ -67,9 +67,9 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   LLMPROF_CHECK(context.check(api.device_name(name.data(), static_cast<int>(name.size()), context.device()),
                               "reading the GPU's name"));
   identity.name = name.data();
-  cuda_abi::Uuid uuid{};
-  LLMPROF_CHECK(context.check(api.device_uuid(&uuid, context.device()), "reading the GPU's uuid"));
-  identity.uuid = nvidia::uuid_text(uuid);
+  nvidia::DeviceUuids uuids;
+  LLMPROF_CHECK(context.check(nvidia::read_uuids(api, context.device(), uuids), "reading the GPU's uuid"));
+  identity.uuid = uuids.device;
   identity.key = identity.uuid;
   identity.cc_major = context.attribute(cuda_abi::kCapabilityMajor);
   identity.cc_minor = context.attribute(cuda_abi::kCapabilityMinor);
@@ -78,7 +78,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   size_t memory = 0;
   LLMPROF_CHECK(context.check(api.device_memory(&memory, context.device()), "reading the GPU's memory"));
   identity.memory_bytes = static_cast<int64_t>(memory);
-  device->telemetry_ = std::make_unique<TelemetryThread>(identity.uuid);
+  device->telemetry_ = std::make_unique<TelemetryThread>(uuids);
   identity.driver = device->telemetry_->driver_version();
   if (identity.driver.empty()) identity.driver = nvidia::cuda_version_text(context.driver().version);
   identity.clock_max_mhz = device->telemetry_->clock_max_mhz();

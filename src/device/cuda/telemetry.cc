@@ -49,7 +49,7 @@ std::vector<std::string> throttle_reason_names(uint64_t bits) {
   return names;
 }
 
-TelemetryThread::TelemetryThread(const std::string& uuid) {
+TelemetryThread::TelemetryThread(const nvidia::DeviceUuids& uuids) : is_part_(!uuids.whole.empty()) {
   Result<nvidia::NvmlLibrary> opened = nvidia::NvmlLibrary::open();
   if (!opened) return;
   nvml_.emplace(std::move(*opened));
@@ -57,10 +57,10 @@ TelemetryThread::TelemetryThread(const std::string& uuid) {
   const std::vector<nvidia::NvmlGpu> gpus = nvml_->gpus();
   const nvidia::NvmlGpu* found = gpus.size() == 1 ? gpus.data() : nullptr;
   for (const nvidia::NvmlGpu& gpu : gpus)
-    if (gpu.uuid == uuid) found = &gpu;
+    if (gpu.uuid == (is_part_ ? uuids.whole : uuids.device)) found = &gpu;
   if (found == nullptr) return;
   clock_max_mhz_ = found->sm_clock_max_mhz > 0 ? found->sm_clock_max_mhz : 0;
-  if (found->power_limit_w > 0) power_limit_w_ = found->power_limit_w;
+  if (found->power_limit_w > 0 && !is_part_) power_limit_w_ = found->power_limit_w;
   gpu_ = found->device;
   reader_.emplace(nvml_->api(), *found, nvml_->driver_major());
   thread_ = std::thread([this] { run(); });
@@ -89,7 +89,7 @@ void TelemetryThread::run() {
 
 std::vector<int64_t> TelemetryThread::other_processes() const {
   std::vector<int64_t> others;
-  if (gpu_ == nullptr || nvml_->api().processes == nullptr) return others;
+  if (gpu_ == nullptr || is_part_ || nvml_->api().processes == nullptr) return others;
   std::vector<nvml::ProcessInfo> all(kProcessesMax);
   unsigned count = kProcessesMax;
   if (nvml_->api().processes(gpu_, &count, all.data()) != nvml::kSuccess) return others;
@@ -116,12 +116,14 @@ Telemetry TelemetryThread::since(int64_t monotonic_ns) {
     if (reading.monotonic_ns < monotonic_ns) break;
   }
   Telemetry telemetry;
-  telemetry.power_w = power.value();
   telemetry.power_limit_w = power_limit_w_;
   telemetry.temperature_c = temperature.value();
   telemetry.clock_mhz = clock.value();
-  telemetry.busy_frac = busy.value();
-  if (const std::optional<double> bytes = used.value()) telemetry.used_bytes = static_cast<int64_t>(*bytes);
+  if (!is_part_) {
+    telemetry.power_w = power.value();
+    telemetry.busy_frac = busy.value();
+    if (const std::optional<double> bytes = used.value()) telemetry.used_bytes = static_cast<int64_t>(*bytes);
+  }
   for (const auto& [name, times] : reasons)
     telemetry.throttle_fracs.emplace_back(name, static_cast<double>(times) / count);
   return telemetry;

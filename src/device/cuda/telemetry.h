@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "nvidia/libraries.h"
 #include "nvidia/nvml_library.h"
 #include "nvidia/nvml_reader.h"
 
@@ -19,8 +20,10 @@ namespace llmprof::device::cuda {
 
 class TelemetryThread {
  public:
-  // `uuid` as CUDA has it, "GPU-...". Where NVML has no such GPU (MIG), the only one of the machine is taken.
-  explicit TelemetryThread(const std::string& uuid);
+  // Where NVML has no such GPU, the only one of the machine is taken. Of a part of a GPU (MIG) temperature and clocks
+  // are read, which all parts share; power, memory in use, and who uses it are of all parts together, and not known of
+  // one.
+  explicit TelemetryThread(const nvidia::DeviceUuids& uuids);
   ~TelemetryThread();
   TelemetryThread(const TelemetryThread&) = delete;
   TelemetryThread& operator=(const TelemetryThread&) = delete;
@@ -38,6 +41,7 @@ class TelemetryThread {
   std::optional<nvidia::NvmlLibrary> nvml_;
   std::optional<nvidia::NvmlReader> reader_;
   nvml::Device gpu_ = nullptr;
+  bool is_part_ = false;
   std::string driver_version_;
   double clock_max_mhz_ = 0;
   std::optional<double> power_limit_w_;
