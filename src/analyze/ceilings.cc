@@ -281,6 +281,8 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     const Devices& row = trace.devices;
     facts.name = trace.text(row.name[d]);
     key = trace.text(row.uuid[d]);
+    if (const std::string_view whole = trace.text(row.whole_uuid[d]); !whole.empty())
+      device.part_of = std::string(whole);
     cpu = device.cpu = row.kind[d] == ProcessorKind::kCpu;
     facts.sm_count = std::max(0, row.sm_count[d]);
     facts.total_memory_bytes = std::max<int64_t>(0, row.memory_bytes[d]);
@@ -327,6 +329,10 @@ Result<std::optional<DeviceReport>> describe_device(const Trace& trace, const An
     const Result<Gpu> gpu = detect_gpu(facts);
     if (gpu) {
       fill_peaks(*gpu, device);
+      if (device.part_of)
+        device.remarks.push_back(
+            "a part of a divided GPU (MIG): its peaks are its share of the data sheet, and its clock follows what all "
+            "parts do together");
     } else if (measured == nullptr) {
       cannot_tell.push_back({"What are the peaks of " + facts.name + "?", gpu.error().what,
                              gpu.error().advice.empty() ? "name a similar part with --gpu" : gpu.error().advice});

@@ -202,7 +202,15 @@ int64_t readings_uncertain_ns(const Trace& trace) {
   return std::min(out, kMost);
 }
 
+bool is_part_of_gpu(const Trace& trace, int32_t device) {
+  const Devices& devices = trace.devices;
+  for (Row row = 0; row < devices.size(); ++row)
+    if (devices.device[row] == device) return devices.whole_uuid[row] != StringId::kEmpty;
+  return false;
+}
+
 NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {
+  const bool part = is_part_of_gpu(trace, device);
   const NvmlSamples& table = trace.nvml_samples;
   for (Row row = 0; row < table.size(); ++row) {
     if (table.device[row] == device) rows.push_back(row);
@@ -216,12 +224,13 @@ NvmlReadings::NvmlReadings(const Trace& trace, int32_t device) {
     const int64_t time = table.time_ns[row];
     if (time == last) continue;  // two readings of one moment: the first counts
     last = time;
-    add(power_w, time, static_cast<double>(table.power_w[row]));
-    add(energy_j, time, table.energy_j[row]);
     add(sm_clock_mhz, time, static_cast<double>(table.sm_clock_mhz[row]));
     add(memory_clock_mhz, time, static_cast<double>(table.memory_clock_mhz[row]));
     add(temperature_c, time, static_cast<double>(table.temperature_c[row]));
     add(memory_temperature_c, time, static_cast<double>(table.memory_temperature_c[row]));
+    if (part) continue;
+    add(power_w, time, static_cast<double>(table.power_w[row]));
+    add(energy_j, time, table.energy_j[row]);
     add(gpu_util_frac, time, static_cast<double>(table.gpu_util_frac[row]));
     add(memory_used_bytes, time, static_cast<double>(table.memory_used_bytes[row]));
     add(pcie_rx, time, static_cast<double>(table.pcie_rx_bytes_per_s[row]));

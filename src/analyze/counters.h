@@ -100,6 +100,10 @@ class Readings {
 // exactly. A log beside a recording is placed by the resolution of its times.
 int64_t readings_uncertain_ns(const Trace& trace);
 
+// Whether the device is a part of a divided GPU (MIG). Clocks, temperature and throttling are the whole GPU's and its
+// own; power, energy, utilisation, memory in use and PCIe are of all parts together, and say nothing of one.
+bool is_part_of_gpu(const Trace& trace, int32_t device);
+
 struct NvmlReadings {
   NvmlReadings(const Trace& trace, int32_t device);
   std::vector<Row> rows;  // by time

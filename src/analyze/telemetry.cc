@@ -242,7 +242,13 @@ void explain_missing(const Context& context, const TelemetryReport& telemetry, c
                            "the recording holds no readings of NVML",
                            "`llmprof doctor` says whether NVML works here; longer runs get more readings"});
   const int64_t window_ns = window.end_ns - window.start_ns;
-  if (telemetry.nvml_samples > 0 && !telemetry.energy_j)
+  const bool part = is_part_of_gpu(context.trace, window.device);
+  if (telemetry.nvml_samples > 0 && part)
+    cannot_tell.push_back({"How much power did it take, and how much memory was in use?",
+                           "it is a part of a divided GPU (MIG), and the driver reads power, energy and memory of all "
+                           "parts together",
+                           "record on a whole GPU; clocks, temperature and throttling are the GPU's and hold for it"});
+  if (telemetry.nvml_samples > 0 && !part && !telemetry.energy_j)
     cannot_tell.push_back({"How much energy did the run take?",
                            window_ns < kEnergyStageNsMin
                                ? "it is shorter than 2 s, and power sensors see 25 of every 100 ms"

@@ -82,13 +82,23 @@ class DeviceNumbers {
     while (!taken_.insert(number).second) number = next_free_++;
     return at->second = number;
   }
+  // A part of a divided GPU; of several that are recorded the first is the one that is found.
+  void add_part(std::string_view whole, int32_t number) {
+    if (!whole.empty()) parts_.try_emplace(std::string(whole), number);
+  }
   // -1 if no process uses this GPU.
   int32_t find(std::string_view uuid) const {
     const auto at = by_key_.find(std::string(uuid));
     return at == by_key_.end() || uuid.empty() ? -1 : at->second;
   }
+  // The same, or a part of that GPU.
+  int32_t find_with_parts(std::string_view uuid) const {
+    const auto at = parts_.find(std::string(uuid));
+    return at == parts_.end() ? find(uuid) : at->second;
+  }
 
  private:
+  std::map<std::string, int32_t> parts_;  // by the uuid of the whole GPU
   std::map<std::string, int32_t> by_key_;
   std::set<int32_t> taken_;
   int32_t next_free_ = 0;
@@ -129,8 +139,11 @@ class Joiner {
 void Joiner::number_devices(SpoolTables& file) {
   ordinals_.clear();
   const Devices& devices = file.part.devices;
-  for (Row row = 0; row < devices.size(); ++row)
-    ordinals_[devices.device[row]] = numbers_.of(file.part.text(file.device_uuids[row]), devices.device[row]);
+  for (Row row = 0; row < devices.size(); ++row) {
+    const int32_t number = numbers_.of(file.part.text(file.device_uuids[row]), devices.device[row]);
+    numbers_.add_part(file.part.text(devices.whole_uuid[row]), number);
+    ordinals_[devices.device[row]] = number;
+  }
 }
 
 void Joiner::add_facts(const SpoolTables& file) {
@@ -157,16 +170,18 @@ void Joiner::add(SpoolTables& file) {
 }
 
 void Joiner::finish() {
-  const auto number = [&](std::vector<int32_t>& devices, const std::vector<StringId>& uuids) {
+  using Find = int32_t (DeviceNumbers::*)(std::string_view) const;
+  const auto number = [&](std::vector<int32_t>& devices, const std::vector<StringId>& uuids, Find find) {
     std::map<StringId, int32_t> numbers;
     for (size_t i = 0; i < devices.size() && i < uuids.size(); ++i) {
       const auto [at, fresh] = numbers.try_emplace(uuids[i], -1);
-      if (fresh) at->second = numbers_.find(trace_.text(uuids[i]));
+      if (fresh) at->second = (numbers_.*find)(trace_.text(uuids[i]));
       devices[i] = at->second;
     }
   };
-  number(trace_.gpu_samples.device, gpu_sample_uuids_);
-  number(trace_.nvml_samples.device, nvml_sample_uuids_);
+  // Counters of a whole GPU say nothing of a part of it; its clock and temperature are the part's too.
+  number(trace_.gpu_samples.device, gpu_sample_uuids_, &DeviceNumbers::find);
+  number(trace_.nvml_samples.device, nvml_sample_uuids_, &DeviceNumbers::find_with_parts);
   if (has_clock_offset_) add_fact(trace_, "clock_offset_ns", std::to_string(clock_offset_ns_));
 }
 

@@ -52,7 +52,8 @@ void SpoolReader::operator()(const spool::DeviceDef& def) {
                          .threads_per_sm_max = def.threads_per_sm_max,
                          .registers_per_sm = def.registers_per_sm,
                          .shared_bytes_per_sm = def.shared_bytes_per_sm,
-                         .uuid = text(def.uuid)});
+                         .uuid = text(def.uuid),
+                         .whole_uuid = text(def.whole_uuid)});
   file_.device_uuids.push_back(text(def.uuid));
 }
 

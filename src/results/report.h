@@ -333,7 +333,8 @@ struct LinkRate {
 #define LLMPROF_DEVICE_FIELDS(F)                                                                               \
   F(int64_t, device, "", "CUDA device ordinal")                                                                \
   F(std::string, name, "", "As recorded")                                                                      \
-  F(OptText, sku, "", "Row of the hardware table")                                                             \
+  F(OptText, sku, "", "Row of the hardware table; of a part of a GPU its profile stands behind it")            \
+  F(IfKnown<std::string>, part_of, "", "Of a part of a divided GPU (MIG): uuid of the whole one")              \
   F(OptText, compute_capability, "", "Of a GPU")                                                               \
   F(OptInt, sm_count, "", "SMs; of a CPU threads")                                                             \
   F(OptDouble, memory_bytes, "bytes", "Device memory")                                                         \

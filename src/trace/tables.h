@@ -29,6 +29,7 @@ LLMPROF_TABLE(Threads, "threads", "Host threads that appear in the recording", L
   C(int32_t, registers_per_sm, "", "32-bit registers per SM")                                                     \
   C(int64_t, shared_bytes_per_sm, "bytes", "Shared memory per SM")                                                \
   C(StringId, uuid, "", "Key of its measured ceilings: a GPU's uuid, a CPU's name and threads; empty if unknown") \
+  C(StringId, whole_uuid, "", "Of a part of a divided GPU (MIG): uuid of the GPU; empty: it is a whole one")      \
   C(ProcessorKind, kind, "",                                                                                      \
     "gpu, or cpu where the recorded program ran its model on the CPU; SMs are its threads then")
 LLMPROF_TABLE(Devices, "devices", "GPUs described by the recording", LLMPROF_DEVICE_COLUMNS)

@@ -138,6 +138,7 @@ void TraceBuilder::append_devices(const Devices& part, const Joining& joining) {
     if (std::find(known.begin(), known.end(), device.device) != known.end()) continue;
     device.name = moved(device.name);
     device.uuid = moved(device.uuid);
+    device.whole_uuid = moved(device.whole_uuid);
     add<Devices>(device);
   }
 }

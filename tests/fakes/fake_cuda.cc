@@ -37,7 +37,21 @@ FakeCudaScript script_of_environment() {
   FakeCudaScript script;
   if (const char* const bytes = std::getenv("FAKE_CUDA_MEMORY_BYTES"))
     script.memory_bytes = std::strtoull(bytes, nullptr, 10);
+  if (std::getenv("FAKE_CUDA_MIG") != nullptr) {
+    script.part = true;
+    script.sms = 16;
+    script.memory_bytes = 17'716'740'096;
+  }
   return script;
+}
+
+// What the driver makes of CUDA_VISIBLE_DEVICES where it names one GPU by its uuid.
+bool is_visible() {
+  const char* const named = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (named == nullptr || (std::strncmp(named, "GPU-", 4) != 0 && std::strncmp(named, "MIG-", 4) != 0)) return true;
+  constexpr const char* kOwn = "00010203-0405-0607-0809-0a0b0c0d0e0f";
+  return std::strncmp(named, std::getenv("FAKE_CUDA_MIG") != nullptr ? "MIG-" : "GPU-", 4) == 0 &&
+         std::strncmp(named + 4, kOwn, std::strlen(named + 4)) == 0;
 }
 FakeCudaScript script = script_of_environment();
 using Work = std::function<void()>;
@@ -153,7 +167,7 @@ void fake_cuda_reset() {
 
 Result cuInit(unsigned) {
   fake_records::start();
-  return static_cast<Result>(script.init_result);
+  return is_visible() ? static_cast<Result>(script.init_result) : kNoDevice;
 }
 Result cuDriverGetVersion(int* version) {
   *version = script.version;
@@ -176,7 +190,7 @@ Result cuDeviceGet(Device* device, int ordinal) {
   return ordinal < script.devices ? kSuccess : kInvalidDevice;
 }
 Result cuDeviceGetName(char* name, int bytes, Device) {
-  std::strncpy(name, "NVIDIA Fake", static_cast<size_t>(bytes));
+  std::strncpy(name, script.part ? "NVIDIA H200 MIG 1g.18gb" : "NVIDIA Fake", static_cast<size_t>(bytes));
   return kSuccess;
 }
 Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, Device) {
@@ -211,6 +225,12 @@ Result cuDeviceGetPCIBusId(char* text, int bytes, Device) {
 }
 Result cuDeviceGetUuid_v2(Uuid* uuid, Device) {
   for (unsigned char i = 0; i < 16; ++i) uuid->bytes[i] = i;
+  return kSuccess;
+}
+// The whole GPU's, which is the first of the stand-in for NVML.
+Result cuDeviceGetUuid(Uuid* uuid, Device device) {
+  if (!script.part) return cuDeviceGetUuid_v2(uuid, device);
+  *uuid = {};
   return kSuccess;
 }
 Result cuDevicePrimaryCtxRetain(Context* context, Device) {

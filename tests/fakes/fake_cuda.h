@@ -9,6 +9,7 @@ struct FakeCudaScript {
   int version = 12080, devices = 1, init_result = 0;
   int cc_major = 9, cc_minor = 0, sms = 4, l2_bytes = 1 << 16;
   size_t memory_bytes = size_t{1} << 30;
+  bool part = false;           // of a divided H200 (MIG): one of seven slices
   bool can_wait = true;        // cuStreamWaitValue32
   int fail_launch_after = -1;  // so many launches succeed, then this result for ever:
   int launch_result = 0;

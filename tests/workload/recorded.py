@@ -19,8 +19,8 @@ def part(function):
 
 
 class Tool:
-    def __init__(self, binary, folder, stand_in):
-        self.binary, self.folder, self.stand_in = binary, folder, stand_in
+    def __init__(self, binary, folder, stand_in, nvml):
+        self.binary, self.folder, self.stand_in, self.nvml = binary, folder, stand_in, nvml
         self.env = {**os.environ, "LLMPROF_HOME": str(folder / "home"), "LLMPROF_CUDA": "/nowhere/libcuda.so.1",
                     "XDG_CACHE_HOME": str(folder / "cache")}
 
@@ -245,6 +245,38 @@ def recorded_kernels_on_a_gpu_give_the_times_too(tool):
 
 
 @part
+def a_part_of_a_divided_gpu(tool):
+    """MIG: it has a uuid and a share of its own, and NVML's readings are the whole GPU's. By stand-ins alone."""
+    own, whole = "MIG-00010203-0405-0607-0809-0a0b0c0d0e0f", "GPU-00000000-0000-0000-0000-000000000000"
+    env = {**tool.gpu(), "FAKE_CUDA_CUPTI": str(tool.stand_in.parent / "hooks/libcupti.so.13"), "FAKE_CUDA_MIG": "1",
+           "LLMPROF_NVML": tool.nvml, "FAKE_NVML_MIG": "1", "LD_LIBRARY_PATH": str(tool.stand_in)}  # the recorder asks for it by its name
+    tool.run("run", "--unrecorded-windows", "off", "--report", "part.json", "--json", "-o", "part", "--", tool.binary, "workload", "--size", "tiny",
+             "--device", own, "--decode", "graph", "--json", env=env)
+    report = json.loads((tool.folder / "part.json").read_text())
+    device, telemetry = report["device"], report["telemetry"]
+    assert (device["sku"], device["part_of"], device["sm_count"]) == ("H200-SXM-141GB MIG 1g.18gb", whole, 16), device
+    near(device["peaks"]["dram_gbs"]["value"], 4800 / 8, 1e-9, "an eighth of the bandwidth")
+    near(device["peaks"]["bf16_tflops"]["value"], 989.4 * 16 / 132, 1e-3, "16 of 132 SMs")
+    assert "16 of 132 SMs" in device["peaks"]["bf16_tflops"]["provenance"], device["peaks"]["bf16_tflops"]
+    assert telemetry["sm_clock_mhz"]["p50"] == 1485 and telemetry["temperature_c"]["max"] == 55, telemetry
+    assert telemetry["counter_samples"] == 0, "counters of the whole GPU are none of a part's"
+    for figure in ("power_w", "energy_j", "energy_per_token_j", "memory_used_peak_bytes", "gpu_util_frac", "pcie_rx_bytes_per_s"):
+        assert telemetry[figure] is None, (figure, telemetry[figure])
+    assert all(stage["power_w"] is None and stage["energy_j"] is None for stage in report["stages"]), report["stages"]
+    assert any("MIG" in row["why"] and "power" in row["question"] for row in report["cannot_tell"]), report["cannot_tell"]
+    text = tool.run("analyze", "part", env=env).stdout
+    assert "NVIDIA H200 MIG 1g.18gb" in text and "a part of a divided GPU (MIG)" in text, text
+    # The same recording without parts: all figures are its own.
+    env.pop("FAKE_CUDA_MIG")
+    tool.run("run", "--unrecorded-windows", "off", "--report", "whole.json", "--json", "-o", "whole", "--", tool.binary, "workload", "--size", "tiny",
+             "--device", own.replace("MIG-", "GPU-")[:12], "--decode", "graph", "--json", env=env)
+    assert "part_of" not in json.loads((tool.folder / "whole.json").read_text())["device"]
+    for name in ("MIG-ffffffff-0405-0607-0809-0a0b0c0d0e0f", "GPU-1"):
+        wrong = tool.run("peaks", "--quick", "--device", name, code=1, env=env).stderr
+        assert name in wrong and "nvidia-smi -L" in wrong, wrong
+
+
+@part
 def demo_runs_on_a_gpu(tool):
     text = tool.run("demo", "--no-html", env={**tool.gpu(), "FAKE_CUDA_MEMORY_BYTES": "420000000"}).stdout
     live, rest = text.split("1 of 2", 1)
@@ -276,6 +308,7 @@ def main():
     parser.add_argument("--binary", required=True, type=os.path.abspath)
     parser.add_argument("--inject", help="built before this runs")
     parser.add_argument("--stand-in", required=True, type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--nvml", required=True, type=os.path.abspath, help="a stand-in for it")
     parser.add_argument("parts", nargs="*")
     options = parser.parse_args()
     failed = 0
@@ -285,7 +318,7 @@ def main():
         for runs_left in (3, 2, 1, 0):
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    function(Tool(options.binary, pathlib.Path(folder), options.stand_in))
+                    function(Tool(options.binary, pathlib.Path(folder), options.stand_in, options.nvml))
                     print("ok    ", function.__name__)
                 except AssertionError as error:
                     if "could not be opened" in str(error):

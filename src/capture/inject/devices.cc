@@ -22,7 +22,8 @@ struct Driver {
   int (*name)(char*, int, int) = nullptr;
   int (*attribute)(int*, int, int) = nullptr;
   int (*memory)(size_t*, int) = nullptr;
-  int (*uuid)(unsigned char*, int) = nullptr;
+  int (*uuid)(unsigned char*, int) = nullptr;      // of a part of a divided GPU (MIG) its own
+  int (*gpu_uuid)(unsigned char*, int) = nullptr;  // of the GPU that it is a part of; may be missing
   int (*bus)(char*, int, int) = nullptr;
 };
 
@@ -35,7 +36,8 @@ bool look_up(void* library, const char* symbol, Function& function) {
 bool open_driver(Driver& driver) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return false;
-  if (!look_up(library, "cuDeviceGetUuid_v2", driver.uuid)) look_up(library, "cuDeviceGetUuid", driver.uuid);
+  look_up(library, "cuDeviceGetUuid", driver.gpu_uuid);
+  if (!look_up(library, "cuDeviceGetUuid_v2", driver.uuid)) driver.uuid = driver.gpu_uuid;
   return look_up(library, "cuDeviceGetCount", driver.count) && look_up(library, "cuDeviceGet", driver.get) &&
          look_up(library, "cuDeviceGetName", driver.name) &&
          look_up(library, "cuDeviceGetAttribute", driver.attribute) &&
@@ -46,6 +48,26 @@ bool open_driver(Driver& driver) {
 int32_t attribute(const Driver& driver, int which, int device) {
   int value = -1;
   return driver.attribute(&value, which, device) == 0 ? value : -1;
+}
+
+constexpr int kUuidBytes = 16;
+
+spool::Id uuid_text(spool::Writer& writer, const char* prefix, const unsigned char* uuid) {
+  char text[64];
+  int at = std::snprintf(text, sizeof text, "%s", prefix);
+  for (int i = 0; i < kUuidBytes; ++i)
+    at += std::snprintf(text + at, sizeof text - static_cast<size_t>(at), "%s%02x",
+                        i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+  return writer.text(text);
+}
+
+void add_uuids(const Driver& driver, int device, spool::Writer& writer, spool::DeviceDef& def) {
+  unsigned char own[kUuidBytes] = {}, gpu[kUuidBytes] = {};
+  if (driver.uuid(own, device) != 0) return;
+  const bool both = driver.gpu_uuid != nullptr && driver.gpu_uuid(gpu, device) == 0;
+  const bool part = both && std::memcmp(own, gpu, sizeof own) != 0;
+  def.uuid = uuid_text(writer, part ? "MIG-" : "GPU-", own);
+  if (part) def.whole_uuid = uuid_text(writer, "GPU-", gpu);
 }
 
 }  // namespace
@@ -69,14 +91,7 @@ bool write_devices(spool::Writer& writer) {
     def.shared_bytes_per_sm = attribute(driver, kSharedBytesPerSm, device);
     size_t bytes = 0;
     if (driver.memory(&bytes, device) == 0) def.memory_bytes = static_cast<int64_t>(bytes);
-    unsigned char uuid[16] = {};
-    if (driver.uuid(uuid, device) == 0) {
-      int at = std::snprintf(text, sizeof text, "GPU-");
-      for (int i = 0; i < 16; ++i)
-        at += std::snprintf(text + at, sizeof text - static_cast<size_t>(at), "%s%02x",
-                            i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-      def.uuid = writer.text(text);
-    }
+    add_uuids(driver, device, writer, def);
     if (driver.bus(text, sizeof text, device) == 0) def.pci_bus = writer.text(text);
     writer.add(def);
   }

@@ -285,6 +285,7 @@ void code_one(C& c, R& r, const DeviceDef&) {
   c.integer(r.shared_bytes_per_sm);
   c.integer(r.uuid);
   c.integer(r.pci_bus);
+  c.integer(r.whole_uuid);
 }
 
 template <class C, class R>

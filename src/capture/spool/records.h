@@ -40,6 +40,8 @@ struct DeviceDef {
   int64_t shared_bytes_per_sm = -1;
   Id uuid = 0;     // string "GPU-xxxxxxxx-...": joins the samplers' devices; ordinals differ between processes
   Id pci_bus = 0;  // string "0000:0f:00.0", 0 if unknown
+  Id whole_uuid =
+      0;  // of a part of a divided GPU ("MIG-..."): the GPU's, by which the samplers know it; 0: it is whole
 };
 
 struct StreamDef {
