@@ -132,6 +132,9 @@ class JsonBuilder {
 
 Result<JsonDocument> JsonDocument::parse(std::string_view text) {
   JsonBuilder builder;
+  // The reader takes a byte of 0 for the end of the text, and would not see what stands behind it.
+  if (const size_t at = text.find('\0'); at != std::string_view::npos)
+    return fail("expected JSON, found a byte of 0 at byte " + std::to_string(at));
   // Also false where the reader ends without an event that says why; it has none for that today.
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder))
     return fail(builder.error.empty() ? std::string("expected JSON") : std::move(builder.error));

@@ -57,7 +57,7 @@ std::optional<HostAndPort> split_host(std::string_view text) {
   if (out.host.empty()) return std::nullopt;
   if (end == text.size()) return out;
   const std::string_view digits = text.substr(end + 1);
-  if (text[end] != ':' || digits.empty()) return std::nullopt;
+  if (text[end] != ':' || digits.empty() || digits.front() == '0') return std::nullopt;  // as every browser writes it
   const auto [last, wrong] = std::from_chars(digits.data(), digits.data() + digits.size(), out.port);
   if (wrong != std::errc() || last != digits.data() + digits.size()) return std::nullopt;
   return out;

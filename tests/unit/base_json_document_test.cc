@@ -171,6 +171,10 @@ TEST(JsonDocument, RefusesWhatItForbids) {
                            "[1]x",
                            "// c\n1"})
     EXPECT_FALSE(compare(text)) << text;
+  for (const std::string_view text :
+       {std::string_view("2\0", 2), std::string_view("{\"a\":1}\0{", 9), std::string_view("[\0]", 3),
+        std::string_view("\0", 1), std::string_view("\"\0\"", 3)})
+    EXPECT_FALSE(compare(std::string(text))) << text.size();
 }
 
 TEST(JsonDocument, SaysWhatWasExpectedAndWhere) {
@@ -181,6 +185,8 @@ TEST(JsonDocument, SaysWhatWasExpectedAndWhere) {
   EXPECT_EQ(error("{\"a\": 1\n \"b\": 2}"),
             "expected '}', found string literal while parsing object at line 2, column 4");
   EXPECT_EQ(error("{\"a\": [1, 2"), "expected ']', found end of input while parsing array at line 1, column 12");
+  EXPECT_EQ(JsonDocument::parse(std::string_view("{}\0{", 4)).error().what,
+            "expected JSON, found a byte of 0 at byte 2");
   EXPECT_EQ(error("[1e999]"), "number overflow parsing '1e999'");
   EXPECT_EQ(error("[NaN]"),
             "expected JSON, found invalid literal; last read: '[N' while parsing value at line 1, column 2");

@@ -39,6 +39,7 @@ TEST(Guard, host_must_be_the_address_or_its_name) {
                            "127.0.0.1:80",
                            "127.0.0.1:73530",
                            "127.0.0.1:07353x",
+                           "127.0.0.1:07353",
                            "127.0.0.1:",
                            "evil.com",
                            "evil.com:7353",
