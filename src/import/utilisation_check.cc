@@ -54,7 +54,8 @@ RecordedBusy::RecordedBusy(const Trace& trace) {
   const Recorded& levels = trace.recorded;
   for (Row row = 0; row < levels.size(); ++row)
     if (levels.level[row] == RecordingLevel::kOff || levels.level[row] == RecordingLevel::kLight)
-      unrecorded_.emplace_back(levels.start_ns[row], levels.start_ns[row] + levels.dur_ns[row]);
+      unrecorded_.emplace_back(levels.start_ns[row] - std::max<int64_t>(0, levels.cut_ns[row]),
+                               levels.start_ns[row] + levels.dur_ns[row]);
   sort_and_merge(unrecorded_);
 }
 
