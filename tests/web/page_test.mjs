@@ -351,6 +351,23 @@ test('idle time says of how many recorded steps it is, where there are others', 
   });
 });
 
+test('the answer says which part of TTFT another model’s pass is, and nothing where there is none', async () => {
+  for (const part of [0.37, null]) {
+    const data = json_of('eager');
+    assert.ok(data.latency.headline.ttft_ms > 0);
+    data.latency.headline.ttft_other_model_frac = part;
+    const file = join(folder, 'other_model.html');
+    writeFileSync(file, page_of(web, 'report', JSON.stringify(data)));
+    await with_page(file, async (page) => {
+      const notes = await page.$$eval('#answer dl.figures span.note', (all) => all.map((one) => one.textContent));
+      assert.deepEqual(
+        notes.filter((text) => text.includes('another model')),
+        part ? ['37.0 % of it another model’s pass before the prompt (an encoder’s, or of the answer before)'] : [],
+      );
+    });
+  }
+});
+
 test('the waterfall adds up from the measured step to the ideal one', async () => {
   for (const name of ['eager', 'memory'])
     await with_page(page_named(name), async (page) => {
