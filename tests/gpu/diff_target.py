@@ -1,6 +1,8 @@
 """A decoder of random weights, a step of which can be made longer on purpose: the program that diff_test.py compares.
 
 eager: launched kernel by kernel, the step waits for the host. graph: a step is one CUDA graph, and takes what the GPU takes.
+products: prompts of which most is large products. Of zeros they take little power; of random numbers, with the same kernels and
+shapes, as much as the GPU may draw, so that it lowers its clock.
 A request is a prompt and --steps tokens, each waited for. Prints the medians of its own timers in a RESULT line; with
 --calibrate, what one launch, wait and loop more take instead, by steps with and without them in turns.
 """
@@ -12,7 +14,8 @@ import time
 import torch
 import torch.nn.functional as F
 
-SHAPES = {"eager": dict(layers=16, hidden=1024, heads=16), "graph": dict(layers=12, hidden=4096, heads=32)}
+SHAPES = {"eager": dict(layers=16, hidden=1024, heads=16), "graph": dict(layers=12, hidden=4096, heads=32),
+          "products": dict(layers=12, hidden=4096, heads=32)}
 CYCLES = 20_000  # that the kernel takes in every layer, of which --kernel-us makes the same kernel a longer one
 CYCLES_PER_US = 1980  # at the H100's and H200's highest clock
 DTYPE = torch.bfloat16
@@ -29,6 +32,7 @@ def options():
     parser.add_argument("--host-loops", type=int, default=0, help="Python code between two steps: times round a loop")
     parser.add_argument("--launches", type=int, default=0, help="more small kernels in a step")
     parser.add_argument("--waits", type=int, default=0, help="waits for the GPU amid a step (eager)")
+    parser.add_argument("--zeros", action="store_true", help="weights and prompts of zeros, whose products take little power")
     parser.add_argument("--calibrate", action="store_true")
     return parser.parse_args()
 
@@ -38,7 +42,7 @@ class Decoder:
         shape = SHAPES[args.mode]
         self.args, self.heads, hidden = args, shape["heads"], shape["hidden"]
         self.longest = args.prompt + args.steps + 8
-        make = lambda *size: torch.randn(*size, device="cuda", dtype=DTYPE) * 0.02
+        make = lambda *size: torch.randn(*size, device="cuda", dtype=DTYPE) * (0 if args.zeros else 0.02)
         self.layers = [dict(norm=torch.ones(hidden, device="cuda", dtype=DTYPE), qkv=make(3 * hidden, hidden), out=make(hidden, hidden),
                             gate=make(3 * hidden, hidden), down=make(hidden, 3 * hidden)) for _ in range(shape["layers"])]
         self.head = make(8192, hidden)
@@ -139,7 +143,7 @@ def main():
     place = torch.zeros(1, dtype=torch.long, device="cuda")
     ttft_ms, step_ms = [], []
     with torch.inference_mode():
-        run = graphed(decoder, tokens, place) if args.mode == "graph" else lambda: decoder.step(tokens, place)
+        run = (lambda: decoder.step(tokens, place)) if args.mode == "eager" else graphed(decoder, tokens, place)
         for _ in range(args.requests):
             torch.cuda.synchronize()
             begin = time.perf_counter()

@@ -13,7 +13,9 @@ each has its own equal runs, and a change is compared with the equal runs of its
   fives    five against five, drawn a hundred times: the same with repeats
   planted  equal runs against --repeats of a change of 2, 3, 5 or 10 % of a step: a kernel that takes longer, Python code, more
            launches, waits, another batch. Right is SLOWER for the decode step's time, and the largest part that which
-           was planted; of another batch, that nothing is decided and the shape named.
+           was planted; of another batch, that nothing is decided and the shape named. With --modes products equal runs
+           multiply zeros, the change random numbers, which draw power until the clock falls; right is SLOWER for the prompt,
+           by the clock.
 
 How many launches, waits or loops make so many % is found first, by steps with and without them in turns in one process.
 """
@@ -34,7 +36,9 @@ TARGET = harness.ROOT / "tests/gpu/diff_target.py"
 SIZES = (0.02, 0.03, 0.05, 0.10)
 # (mode, what is planted): the parts of a difference that are right.
 PLANTED = {("graph", "kernel"): {"kernel-slower"}, ("eager", "host"): {"host"}, ("eager", "launches"): {"count", "launch"},
-           ("eager", "waits"): {"wait"}, ("graph", "batch"): set()}
+           ("eager", "waits"): {"wait"}, ("graph", "batch"): set(), ("products", "clock"): {"clock"}}
+PROMPTS = {"products": ["--prompt", "4096", "--requests", "20"]}  # 65 ms each or so, and few tokens: power is capped over tenths of a second
+TOKENS = {"products": 8}
 BATCHES = {0.02: 5, 0.03: 6, 0.05: 8, 0.10: 16}
 SPLITS = 100
 QUANTILES = (50, 90, 95, 98)  # of the difference of the logarithms of equal runs
@@ -49,7 +53,11 @@ def execute(words, place, timeout):
 
 
 def target(args, mode, words=()):
-    return [args.python, str(TARGET), "--mode", mode, "--steps", str(args.steps), *words]
+    return [args.python, str(TARGET), "--mode", mode, "--steps", str(TOKENS.get(mode, args.steps)), *PROMPTS.get(mode, []), *words]
+
+
+def is_clock(mode):
+    return (mode, "clock") in PLANTED
 
 
 def calibrated(args, place, mode):
@@ -96,7 +104,8 @@ def order_of(args, lane, lanes):
     """(name, mode, what, size) of the runs of one GPU: changes spread among equal runs. The changes are shared out."""
     modes = ["cpu"] if args.program == "cpu" else args.modes
     equal = [(f"{mode}_base_{i:02}", mode, None, 0) for i in range(args.equal) for mode in modes]
-    cells = [] if args.program == "cpu" else [(mode, what, size) for mode, what in PLANTED if mode in modes for size in args.sizes]
+    cells = [] if args.program == "cpu" else [(mode, what, size) for mode, what in PLANTED if mode in modes
+                                              for size in ((0,) if is_clock(mode) else args.sizes)]
     changed = [(f"{mode}_{what}_{size * 100:.0f}_{i}", mode, what, size)
                for i in range(args.repeats) for mode, what, size in cells[lane::lanes]]
     out, taken = [], 0
@@ -116,12 +125,13 @@ def record_all(args, state):
         place, name = places.get(), f"gpu{lane}"
         costs = state.get(f"{name}/costs")
         if costs is None and args.program != "cpu":
-            costs = {mode: calibrated(args, place, mode) for mode in args.modes}
+            costs = {mode: {} if is_clock(mode) else calibrated(args, place, mode) for mode in args.modes}
             state.put(f"{name}/costs", costs)
         for run, mode, what, size in order_of(args, lane, args.gpus):
             if budget.spent(20):
                 return
-            command = target(args, mode, words_of(what, size, costs[mode]) if what else []) if costs else None
+            words = ["--zeros"] * (what is None) if is_clock(mode) else words_of(what, size, costs[mode]) if what else []
+            command = target(args, mode, words) if costs else None
             record(args, state, place, name, run, command)
 
     try:
@@ -211,11 +221,11 @@ def judge_planted(args, lane, workers):
 
 def verdict_of(key, result):
     mode, what, _ = key.split()
-    rows = [row for row in result["stages"] if row["kind"] == "decode"]
+    rows = [row for row in result["stages"] if row["kind"] == ("prefill" if is_clock(mode) else "decode")]
     # What the program does, whatever the pace of its host was; else what was measured.
-    step = next((row for metric in ("step-at-pace", "tpot", "step") for row in rows if row["metric"] == metric), None)
+    step = next((row for metric in ("step-at-pace", "tpot", "ttft", "step") for row in rows if row["metric"] == metric), None)
     if step is None:
-        return {"verdict": None, "right": False, "cause_right": False, "error": result.get("error", "no decode step in it")}
+        return {"verdict": None, "right": False, "cause_right": False, "error": result.get("error", "no such step in it")}
     why = next((row["attribution"] for row in rows if row["attribution"]), [])
     parts = {}
     for share in why:
@@ -246,6 +256,8 @@ def judge(args, state):
     for size in ("2", "3", "5", "10"):
         of_size = [found for key, found in planted.items() if key.endswith(f" {size}")]
         summary[f"planted_{size}_percent"] = {"n": len(of_size), "right": sum(one["right"] for one in of_size)}
+    clock = [found for key, found in planted.items() if is_clock(key.split()[1])]
+    summary["planted_clock"] = {"n": len(clock), "right": sum(one["right"] for one in clock)}
     summary["cause_right"] = [sum(one["cause_right"] for one in planted.values()), len(planted)]
     state.save(summary=summary)
     harness.write_summary(args, state)
@@ -271,7 +283,7 @@ def main():
     parser = harness.arguments(__doc__, "diff_results.json")
     parser.add_argument("--program", choices=("gpu", "cpu"), default="gpu", help="cpu: the reference workload, equal runs alone")
     parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--modes", type=lambda text: text.split(","), default=sorted({mode for mode, _ in PLANTED}), help="eager, graph or both")
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=["eager", "graph"], help="eager, graph, products, or several")
     parser.add_argument("--sizes", type=lambda text: [float(size) / 100 for size in text.split(",")], default=SIZES,
                         help="of changes, percent of a step, of 2, 3, 5 and 10")
     parser.add_argument("--equal", type=int, default=20, help="equal runs of each program and GPU")
@@ -294,11 +306,12 @@ def main():
     different, ambiguous = (total(summary["equal"], "pairs", column) for column in ("different", "ambiguous"))
     print(f"pairs: {different} of {n} called different, {ambiguous} ambiguous; planted: "
           + ", ".join(f"{size} %: {row['right']} of {row['n']}" for size in (2, 3, 5, 10)
-                      for row in [summary[f"planted_{size}_percent"]]))
+                      for row in [summary[f"planted_{size}_percent"]])
+          + f", clock: {summary['planted_clock']['right']} of {summary['planted_clock']['n']}")
     five = [summary[f"planted_{size}_percent"] for size in (5, 10)]
     three = summary["planted_3_percent"]
     met = (n > 0 and different <= 0.02 * n and ambiguous <= 0.2 * n and not summary["failed"]
-           and all(row["right"] == row["n"] for row in five) and three["right"] >= 0.8 * three["n"]
+           and all(row["right"] == row["n"] for row in (*five, summary["planted_clock"])) and three["right"] >= 0.8 * three["n"]
            and summary["cause_right"][0] >= 0.9 * summary["cause_right"][1])
     return 0 if met else 1
 
