@@ -26,6 +26,7 @@ TESTS = [
     ("streams", ["tests/gpu/streams_test.py"], 60),
     ("waits", ["tests/gpu/waits_test.py"], 20),
     ("graph_threads", ["tests/gpu/graph_threads_test.py"], 60),
+    ("client", ["tests/gpu/client_test.py"], 180),
     ("torch_operators", ["tests/gpu/torch_operators_test.py"], 100),
     ("several_gpus", ["tests/gpu/several_gpus_test.py"], 90),
     ("rank_skew", ["tests/gpu/rank_skew_test.py"], 100),
