@@ -90,6 +90,8 @@ TEST(Permissions, TheMachineExplainsAGeneralFailure) {
   Observations seen = failed_with(999);
   seen.mig = 1;
   EXPECT_EQ(first(seen), "mig");
+  seen.gpm = 1;
+  EXPECT_EQ(explain(seen).front().message.find("stand in"), std::string::npos) << "GPM is of all parts together";
   seen = failed_with(27);
   seen.support_vgpu = cupti_profiler::kSupportDisabled;
   EXPECT_EQ(first(seen), "vgpu-disabled");

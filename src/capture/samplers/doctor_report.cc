@@ -99,7 +99,10 @@ void examine_nvml(DoctorResult& report, const Observations& machine, std::vector
     if (!at(fields, 8).empty()) text += ", compute capability " + at(fields, 8);
     report.checks.push_back({label, gpu.seen.mig == 1 ? CheckState::kLimited : CheckState::kWorks,
                              text + (gpu.seen.mig == 1 ? ", divided into slices (MIG)" : ""),
-                             gpu.seen.mig == 1 ? "counters and power are those of the whole GPU, or hidden" : ""});
+                             gpu.seen.mig == 1 ? "a part of it gets the GPU's clock and temperature; power, memory and "
+                                                 "counters are of all parts together "
+                                                 "and are left out"
+                                               : ""});
     const bool gpm = gpu.seen.gpm == 1;
     report.checks.push_back({"gpm of " + label, gpm ? CheckState::kWorks : CheckState::kMissing,
                              gpm ? "activity and traffic every 100 ms without any permission"
@@ -186,7 +189,7 @@ DoctorCheck explain_counters(const std::string& name, const Observations& seen, 
   check.found = why.front().message + (text.empty() ? "" : " [" + text + "]");
   check.advice = why.front().advice;
   for (size_t i = 1; i < why.size(); ++i) check.found += " " + why[i].message;
-  if (seen.gpm == 1) check.state = CheckState::kLimited;
+  if (seen.gpm == 1 && seen.mig != 1) check.state = CheckState::kLimited;
   return check;
 }
 

@@ -143,9 +143,10 @@ std::vector<Explanation> explain(const Observations& seen) {
     }
     found.push_back(explanation);
   }
+  const bool stands_in = seen.gpm == 1 && seen.mig != 1;  // GPM of a divided GPU is of all parts together
   for (Explanation& explanation : found) {
-    explanation.message += seen.gpm == 1 ? " NVML's own counters (GPM, every 100 ms) stand in."
-                                         : " Memory traffic and activity come from formulas instead.";
+    explanation.message += stands_in ? " NVML's own counters (GPM, every 100 ms) stand in."
+                                     : " Memory traffic and activity come from formulas instead.";
   }
   return found;
 }
