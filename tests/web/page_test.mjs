@@ -2,12 +2,13 @@
 // themes, operable by keyboard, the numbers of the JSON, and harmless whatever names a recording holds.
 //   node page_test.mjs --binary LLMPROF --source FOLDER
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { parseArgs } from 'node:util';
+import { gunzipSync } from 'node:zlib';
 import { open_browser, open_page } from './browser.mjs';
 import { make_pages, page_of, recording_of, result_in } from './pages.mjs';
 
@@ -349,6 +350,47 @@ test('idle time says of how many recorded steps it is, where there are others', 
       data.stages.map((stage) => data.stage_steps.find((one) => one.stage === stage.name)?.recorded_steps ?? null),
     );
   });
+});
+
+test('the page begins with the warnings and notes of the text report', async () => {
+  const inputs = join(values.source, 'tests', 'golden', 'inputs');
+  const cut = join(folder, 'cut.json');
+  writeFileSync(
+    cut,
+    gunzipSync(readFileSync(join(inputs, 'kineto_qwen2.5-0.5b_annotated.json.gz'))).subarray(0, 9_000_000),
+  );
+  const llama = join(inputs, 'kineto_llama-3.1-8b_unlabelled.json.gz');
+  const cases = [
+    [cut, '--gpu', 'L4', '--ceilings', 'datasheet'],
+    [llama, '--gpu', 'h200', '--model', 'qwen2.5-0.5b', '--batch', '1'],
+    [llama, '--ceilings', 'datasheet'],
+  ];
+  const found = [];
+  for (const options of cases) {
+    const run = (...more) =>
+      spawnSync(values.binary, ['analyze', ...options, '--no-store', '-q', ...more], {
+        encoding: 'utf8',
+        maxBuffer: 1 << 28,
+      });
+    const file = join(folder, 'cautions.html');
+    assert.ok([0, 3].includes(run('--format', 'html', '-o', file).status));
+    // Wrapped and indented: two spaces before the first line, more before the others.
+    const wanted = [];
+    for (const line of run().stdout.split('\n')) {
+      if (/^ {2}(warning|note): /.test(line)) wanted.push(line.trim());
+      else if (/^ {6}\S/.test(line) && wanted.length) wanted[wanted.length - 1] += ` ${line.trim()}`;
+      else if (wanted.length) break;
+    }
+    await with_page(file, async (page) => {
+      const shown = await page.$$eval('#answer p.caution', (all) => all.map((one) => one.textContent));
+      assert.deepEqual(
+        shown.map((text) => text.replace(/\s+/g, ' ')),
+        wanted.map((text) => text.replace(/\s+/g, ' ')),
+      );
+      found.push(shown.length);
+    });
+  }
+  assert.ok(found[0] >= 2 && found[1] >= 1 && found[2] === 0, `${found}`);
 });
 
 test('the answer says which part of TTFT another model’s pass is, and nothing where there is none', async () => {

@@ -128,6 +128,25 @@ function facts(page: Page): HTMLElement {
   return el('p', { class: 'facts' }, ...parts);
 }
 
+/** What must be known before any number, as the text report says it first (report/text.cc). */
+function cautions(data: Row): HTMLElement[] {
+  const caution = (word: string, text: string): HTMLElement =>
+    el('p', { class: `caution ${word}` }, el('b', {}, `${word}:`), ' ', shortened(text, 2000));
+  const diagnostics = rows_of(data['diagnostics']);
+  const of_key = (wanted: (key: string) => boolean): string[] =>
+    diagnostics.filter((row) => wanted(text_of(row['key']))).map((row) => text_of(row['text']));
+  const worst = diagnostics[0]; // the most severe is the first
+  const lost = worst && ['data-loss', 'error'].includes(text_of(worst['severity'])) ? [text_of(worst['text'])] : [];
+  return [
+    ...of_key((key) => key.startsWith('option-')).map((text) => caution('warning', text)),
+    ...lost.map((text) =>
+      caution('warning', `the recording is not whole, and figures are of what could be read: ${text}`),
+    ),
+    ...of_key((key) => key === 'unfinished-spool').map((text) => caution('note', text)),
+    ...texts_of(row_of(data['device'])?.['remarks']).map((text) => caution('note', `${text}.`)),
+  ];
+}
+
 interface Figure {
   name: string;
   value: string | null;
@@ -551,6 +570,7 @@ export function add_answer(page: Page): void {
     'answer',
     'Answer',
     facts(page),
+    ...cautions(page.data),
     ...(of_servers_alone(page.data) ? [] : [figures(page), verdict(page)]),
     el('h3', {}, 'What to change, the most important first'),
     findings.length
