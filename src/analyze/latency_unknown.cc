@@ -127,6 +127,10 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
   struct Launches {
     std::vector<int64_t> times, logits;  // of products and attention; of output layers
   };
+  bool any = false;
+  for (size_t row = 0; row < places.size() && !any; ++row)
+    any = places.kind[row] == PlaceKind::kWait && places.stack[row] != StringId::kEmpty;
+  if (!any) return false;
   std::map<Row, Launches> launches;
   const OutputLayers outputs(trace);
   for (GpuOpId gpu = 0; gpu < trace.gpu_ops.size(); ++gpu) {

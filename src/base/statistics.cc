@@ -8,6 +8,7 @@ namespace llmprof {
 namespace {
 
 constexpr size_t kResamples = 1000;
+constexpr size_t kResampledMost = 5000;                               // values
 constexpr size_t kStretches = 8, kStretchesMin = 4, kStretchMin = 2;  // and samples of one
 constexpr int kShuffles = 64;
 constexpr double kLow = 0.025, kHigh = 0.975;
@@ -49,6 +50,25 @@ Interval interval_of(std::vector<double> found) {
   return {quantile_of_sorted(found, kLow), quantile_of_sorted(found, kHigh)};
 }
 
+// The value of that rank, linear in n; ranks before `from` were looked for already and stand in front.
+double ranked_from(std::vector<double>& values, size_t from, size_t rank) {
+  const auto at = [&](size_t i) { return values.begin() + static_cast<std::ptrdiff_t>(i); };
+  std::nth_element(at(from), at(rank), values.end());
+  return values[rank];
+}
+
+// Where the medians of resamples lie of which there are infinitely many: of n draws about half are below a value of
+// rank k, by a binomial distribution of n and k/n, which for so many is normal with a deviation of sqrt(n)/2 ranks.
+Interval median_ranks(std::vector<double> values) {
+  constexpr double kNormal95 = 1.959964;
+  const double n = static_cast<double>(values.size());
+  const double middle = (n - 1) / 2, reach = kNormal95 * std::sqrt(n) / 2;
+  const size_t low = static_cast<size_t>(std::lround(middle - reach)),
+               high = static_cast<size_t>(std::lround(middle + reach));
+  const double below = ranked_from(values, 0, low);
+  return {below, ranked_from(values, low, high)};
+}
+
 }  // namespace
 
 double quantile_of_sorted(const std::vector<double>& sorted, double p) {
@@ -81,6 +101,7 @@ std::optional<SampleSummary> summarize_samples(std::vector<double> values) {
 }
 
 Interval bootstrap_median(const std::vector<double>& values, uint64_t seed) {
+  if (values.size() > kResampledMost) return median_ranks(values);
   Random random(seed);
   std::vector<double> scratch, found(kResamples);
   for (double& median : found) median = resampled_median(values, random, scratch);

@@ -24,7 +24,8 @@ double median_of(std::vector<double> values);                            // at l
 struct Interval {
   double low = 0, high = 0;
 };
-// 95 % of the medians of 1,000 resamples; at least one value each.
+// 95 % of the medians of 1,000 resamples, of more than 5,000 values by what resamples would give in the limit; at least
+// one value each.
 Interval bootstrap_median(const std::vector<double>& values, uint64_t seed = 1);
 // The same of median(a) / median(b); values above 0.
 Interval bootstrap_median_ratio(const std::vector<double>& a, const std::vector<double>& b, uint64_t seed = 1);

@@ -123,6 +123,34 @@ TEST(Statistics, IntervalsNarrowWithTheRootOfTheCount) {
   EXPECT_NEAR(width(40) / width(640), 4, 0.9);  // root of 16
 }
 
+// Beyond 5,000 values the interval is by ranks: as wide as resamples give just below, and as often right.
+TEST(Statistics, IntervalsOfManyValuesAreThoseOfTheirResamples) {
+  std::mt19937_64 random(3);
+  std::exponential_distribution<double> skewed(1.0);
+  const auto drawn = [&](int n) {
+    std::vector<double> values;
+    for (int i = 0; i < n; ++i) values.push_back(skewed(random));
+    return values;
+  };
+  double resampled = 0, ranked = 0;
+  for (int e = 0; e < 30; ++e) {
+    const Interval few = bootstrap_median(drawn(5000)), many = bootstrap_median(drawn(5001));
+    resampled += few.high - few.low;
+    ranked += many.high - many.low;
+  }
+  EXPECT_NEAR(ranked / resampled, 1, 0.05);
+  int held = 0;
+  for (int e = 0; e < kExperiments; ++e) {
+    const Interval interval = bootstrap_median(drawn(6000));
+    held += interval.low <= std::log(2.0) && std::log(2.0) <= interval.high;
+  }
+  EXPECT_GE(held, kCoverageMin * kExperiments);
+  EXPECT_LE(held, kCoverageMax * kExperiments);
+  const Interval equal = bootstrap_median(std::vector<double>(7000, 2.5));
+  EXPECT_EQ(equal.low, 2.5);
+  EXPECT_EQ(equal.high, 2.5);
+}
+
 // Values that are drawn one by one have no noise between stretches; those that have theirs in common do, however many.
 TEST(Statistics, NoiseBetweenStretchesIsWhatStretchesHaveInCommon) {
   std::mt19937_64 random(11);
