@@ -91,6 +91,11 @@ def summary(runs):
             "peak_bytes": max(run["peak_bytes"] for run in runs)}
 
 
+def in_words(row):
+    return (f"{row['seconds_median']:6.2f} s ({row['seconds_min']:.2f} to {row['seconds_max']:.2f}), "
+            f"{row['cpu_seconds_median']:.2f} s of processors, peak {row['peak_bytes'] / 1e6:.0f} MB")
+
+
 def write_rows(options, cores, rows):
     """As --write asks: the rows with the machine."""
     if not options.write:

@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 
-from import_speed import ROOT, parse_size, run_benchmark, run_once, summary, warm, write_rows
+from import_speed import ROOT, in_words, parse_size, run_benchmark, run_once, summary, warm, write_rows
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 from rank_recordings import Job  # noqa: E402
@@ -69,8 +69,7 @@ def measure(options, folder, cores):
         row = {"what": what, "files": len(commands[-1]) - len(analyze) if what == "joined" else len(commands),
                "bytes": sum(path.stat().st_size for path in (paths if what != "one of them" else paths[:1])), **summary(runs)}
         rows.append(row)
-        print(f"{what:12} {row['bytes'] / 1e6:6.0f} MB  {row['seconds_median']:6.2f} s ({row['seconds_min']:.2f} to {row['seconds_max']:.2f}), "
-              f"{row['cpu_seconds_median']:.2f} s of processors, peak {row['peak_bytes'] / 1e6:.0f} MB", flush=True)
+        print(f"{what:12} {row['bytes'] / 1e6:6.0f} MB  {in_words(row)}", flush=True)
     write_rows(options, cores, rows)
 
 

@@ -13,7 +13,7 @@ none of its pages count as memory of the process.
 import argparse
 import sys
 
-from import_speed import ROOT, parse_size, run_benchmark, run_once, summary, warm, write_rows
+from import_speed import ROOT, in_words, parse_size, run_benchmark, run_once, summary, warm, write_rows
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 from nsys_recordings import LAYER, SCHEMA_2023, US, Export, Process, describe  # noqa: E402
@@ -99,9 +99,7 @@ def measure(options, folder, cores):
         runs = [run_once([options.bin / "llmprof", "analyze", path, "--json"], cores) for _ in range(options.runs)]
         row = {"file_bytes": path.stat().st_size, **summary(runs)}
         rows.append(row)
-        print(f"{row['file_bytes'] / 1e6:6.0f} MB  {row['seconds_median']:6.2f} s ({row['seconds_min']:.2f} to "
-              f"{row['seconds_max']:.2f}), {row['cpu_seconds_median']:.2f} s of processors, peak "
-              f"{row['peak_bytes'] / 1e6:.0f} MB = {row['peak_bytes'] / row['file_bytes']:.2f} of the file", flush=True)
+        print(f"{row['file_bytes'] / 1e6:6.0f} MB  {in_words(row)} = {row['peak_bytes'] / row['file_bytes']:.2f} of the file", flush=True)
     write_rows(options, cores, rows)
 
 

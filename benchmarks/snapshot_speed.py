@@ -11,7 +11,7 @@ cache. Beside it stands Python's `pickle.load` of the same file, which makes obj
 import argparse
 import sys
 
-from import_speed import ROOT, parse_size, run_benchmark, run_once, summary, warm, write_rows
+from import_speed import ROOT, in_words, parse_size, run_benchmark, run_once, summary, warm, write_rows
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 from memory_recordings import write_large  # noqa: E402
@@ -42,8 +42,7 @@ def measure(options, folder, cores):
         for what, done in runs.items():
             row = {"what": what, "frames": depth, "file_bytes": path.stat().st_size, **summary(done)}
             rows.append(row)
-            print(f"{what:12} {row['file_bytes'] / 1e6:6.0f} MB, {depth:2} frames  {row['seconds_median']:6.2f} s ({row['seconds_min']:.2f} to "
-                  f"{row['seconds_max']:.2f}), {row['cpu_seconds_median']:.2f} s of processors, peak {row['peak_bytes'] / 1e6:.0f} MB", flush=True)
+            print(f"{what:12} {row['file_bytes'] / 1e6:6.0f} MB, {depth:2} frames  {in_words(row)}", flush=True)
     write_rows(options, cores, rows)
 
 
