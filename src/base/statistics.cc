@@ -58,7 +58,8 @@ double ranked_from(std::vector<double>& values, size_t from, size_t rank) {
 }
 
 // Where the medians of resamples lie of which there are infinitely many: of n draws about half are below a value of
-// rank k, by a binomial distribution of n and k/n, which for so many is normal with a deviation of sqrt(n)/2 ranks.
+// rank k, by a binomial distribution of n and k/n, which for so many is normal with a deviation of sqrt(n)/2 ranks
+// (David and Nagaraja, Order Statistics, 2003, section 7.1).
 Interval median_ranks(std::vector<double> values) {
   constexpr double kNormal95 = 1.959964;
   const double n = static_cast<double>(values.size());
