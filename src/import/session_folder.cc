@@ -140,7 +140,7 @@ void Joiner::number_devices(SpoolTables& file) {
   ordinals_.clear();
   const Devices& devices = file.part.devices;
   for (Row row = 0; row < devices.size(); ++row) {
-    const int32_t number = numbers_.of(file.part.text(file.device_uuids[row]), devices.device[row]);
+    const int32_t number = numbers_.of(file.part.text(devices.uuid[row]), devices.device[row]);
     numbers_.add_part(file.part.text(devices.whole_uuid[row]), number);
     ordinals_[devices.device[row]] = number;
   }

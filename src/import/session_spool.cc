@@ -54,7 +54,6 @@ void SpoolReader::operator()(const spool::DeviceDef& def) {
                          .shared_bytes_per_sm = def.shared_bytes_per_sm,
                          .uuid = text(def.uuid),
                          .whole_uuid = text(def.whole_uuid)});
-  file_.device_uuids.push_back(text(def.uuid));
 }
 
 void SpoolReader::operator()(const spool::MetricSetDef& def) {

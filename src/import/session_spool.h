@@ -23,7 +23,6 @@ struct SpoolTables {
 
   // After reading.
   Trace part;                                                 // devices.device, streams.device: the process's ordinals
-  std::vector<StringId> device_uuids;                         // parallel to part.devices
   std::vector<StringId> gpu_sample_uuids, nvml_sample_uuids;  // parallel to part.gpu_samples, part.nvml_samples
   std::vector<std::pair<std::string, std::string>> facts;     // in the order of the file
   int64_t clock_offset_ns = 0;                                // largest between CUPTI's clock and CLOCK_REALTIME
