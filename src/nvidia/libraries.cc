@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "nvidia/device_uuid.h"
 #include "nvidia/find_library.h"
 
 namespace llmprof::nvidia {
@@ -224,27 +225,6 @@ std::string load_cudnn(const SharedLibrary& library, int driver_version, CudnnLi
 
 std::string cuda_version_text(int version) { return fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10); }
 
-std::string uuid_text(const cuda_abi::Uuid& uuid, std::string_view prefix) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string text(prefix);
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const unsigned byte = uuid.bytes[i];
-    text += kHex[byte >> 4U];
-    text += kHex[byte & 15U];
-  }
-  return text;
-}
-
-cuda_abi::Result read_uuids(const cuda_abi::Api& api, cuda_abi::Device device, DeviceUuids& out) {
-  cuda_abi::Uuid own{}, gpu{};
-  if (const cuda_abi::Result result = api.device_uuid(&own, device); result != cuda_abi::kSuccess) return result;
-  const bool both = api.gpu_uuid != nullptr && api.gpu_uuid(&gpu, device) == cuda_abi::kSuccess;
-  const bool part = both && std::memcmp(&own, &gpu, sizeof own) != 0;
-  out = {uuid_text(own, part ? "MIG-" : "GPU-"), part ? uuid_text(gpu) : std::string()};
-  return cuda_abi::kSuccess;
-}
-
 bool loses_context(cuda_abi::Result result) {
   switch (result) {
     case cuda_abi::kEccUncorrectable:
@@ -375,7 +355,8 @@ Result<CudaDevices> list_cuda_devices() {
     int device = 0;
     DeviceUuids uuids;
     char bus[32] = {};
-    if (api.device_get(&device, ordinal) != cuda_abi::kSuccess || read_uuids(api, device, uuids) != cuda_abi::kSuccess)
+    if (api.device_get(&device, ordinal) != cuda_abi::kSuccess ||
+        read_uuids(api.device_uuid, api.gpu_uuid, device, uuids) != cuda_abi::kSuccess)
       continue;
     entry.uuid = uuids.device;
     if (api.device_bus != nullptr && api.device_bus(bus, sizeof bus, device) == cuda_abi::kSuccess) entry.pci_bus = bus;

@@ -81,15 +81,6 @@ Result<CudnnLibrary> open_cudnn(int driver_version);
 
 // "CUDA 12.8" of 12080.
 std::string cuda_version_text(int version);
-// "GPU-01234567-89ab-...", the form of NVML and nvidia-smi.
-std::string uuid_text(const cuda_abi::Uuid& uuid, std::string_view prefix = "GPU-");
-// Of a whole GPU `whole` is empty; of a part (MIG) it is the GPU's, by which NVML's readings are found, and `device` is
-// "MIG-...", the part's own.
-struct DeviceUuids {
-  std::string device, whole;
-};
-// The result is that of the driver's call.
-cuda_abi::Result read_uuids(const cuda_abi::Api& api, cuda_abi::Device device, DeviceUuids& out);
 // What a result of the driver means, in words, with its name: "out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
 std::string result_text(const cuda_abi::Api& api, cuda_abi::Result result);
 // After these nothing can run in this process any more.

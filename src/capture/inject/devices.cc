@@ -2,8 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <cstdio>
-#include <cstring>
+#include "nvidia/device_uuid.h"
 
 namespace llmprof::inject {
 namespace {
@@ -22,8 +21,8 @@ struct Driver {
   int (*name)(char*, int, int) = nullptr;
   int (*attribute)(int*, int, int) = nullptr;
   int (*memory)(size_t*, int) = nullptr;
-  int (*uuid)(unsigned char*, int) = nullptr;      // of a part of a divided GPU (MIG) its own
-  int (*gpu_uuid)(unsigned char*, int) = nullptr;  // of the GPU that it is a part of; may be missing
+  nvidia::ReadUuid uuid = nullptr;      // of a part of a divided GPU (MIG) its own
+  nvidia::ReadUuid gpu_uuid = nullptr;  // of the GPU that it is a part of; may be missing
   int (*bus)(char*, int, int) = nullptr;
 };
 
@@ -50,26 +49,6 @@ int32_t attribute(const Driver& driver, int which, int device) {
   return driver.attribute(&value, which, device) == 0 ? value : -1;
 }
 
-constexpr int kUuidBytes = 16;
-
-spool::Id uuid_text(spool::Writer& writer, const char* prefix, const unsigned char* uuid) {
-  char text[64];
-  int at = std::snprintf(text, sizeof text, "%s", prefix);
-  for (int i = 0; i < kUuidBytes; ++i)
-    at += std::snprintf(text + at, sizeof text - static_cast<size_t>(at), "%s%02x",
-                        i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-  return writer.text(text);
-}
-
-void add_uuids(const Driver& driver, int device, spool::Writer& writer, spool::DeviceDef& def) {
-  unsigned char own[kUuidBytes] = {}, gpu[kUuidBytes] = {};
-  if (driver.uuid(own, device) != 0) return;
-  const bool both = driver.gpu_uuid != nullptr && driver.gpu_uuid(gpu, device) == 0;
-  const bool part = both && std::memcmp(own, gpu, sizeof own) != 0;
-  def.uuid = uuid_text(writer, part ? "MIG-" : "GPU-", own);
-  if (part) def.whole_uuid = uuid_text(writer, "GPU-", gpu);
-}
-
 }  // namespace
 
 bool write_devices(spool::Writer& writer) {
@@ -91,7 +70,11 @@ bool write_devices(spool::Writer& writer) {
     def.shared_bytes_per_sm = attribute(driver, kSharedBytesPerSm, device);
     size_t bytes = 0;
     if (driver.memory(&bytes, device) == 0) def.memory_bytes = static_cast<int64_t>(bytes);
-    add_uuids(driver, device, writer, def);
+    nvidia::DeviceUuids uuids;
+    if (nvidia::read_uuids(driver.uuid, driver.gpu_uuid, device, uuids) == cuda_abi::kSuccess) {
+      def.uuid = writer.text(uuids.device);
+      if (uuids.whole[0] != '\0') def.whole_uuid = writer.text(uuids.whole);
+    }
     if (driver.bus(text, sizeof text, device) == 0) def.pci_bus = writer.text(text);
     writer.add(def);
   }

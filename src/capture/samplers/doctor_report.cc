@@ -100,8 +100,7 @@ void examine_nvml(DoctorResult& report, const Observations& machine, std::vector
     report.checks.push_back({label, gpu.seen.mig == 1 ? CheckState::kLimited : CheckState::kWorks,
                              text + (gpu.seen.mig == 1 ? ", divided into slices (MIG)" : ""),
                              gpu.seen.mig == 1 ? "a part of it gets the GPU's clock and temperature; power, memory and "
-                                                 "counters are of all parts together "
-                                                 "and are left out"
+                                                 "counters are of all parts together and are left out"
                                                : ""});
     const bool gpm = gpu.seen.gpm == 1;
     report.checks.push_back({"gpm of " + label, gpm ? CheckState::kWorks : CheckState::kMissing,

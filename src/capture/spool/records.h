@@ -38,10 +38,9 @@ struct DeviceDef {
   int64_t memory_bytes = -1;
   int32_t threads_per_sm_max = -1, registers_per_sm = -1;
   int64_t shared_bytes_per_sm = -1;
-  Id uuid = 0;     // string "GPU-xxxxxxxx-...": joins the samplers' devices; ordinals differ between processes
-  Id pci_bus = 0;  // string "0000:0f:00.0", 0 if unknown
-  Id whole_uuid =
-      0;  // of a part of a divided GPU ("MIG-..."): the GPU's, by which the samplers know it; 0: it is whole
+  Id uuid = 0;        // string "GPU-xxxxxxxx-...": joins the samplers' devices; ordinals differ between processes
+  Id pci_bus = 0;     // string "0000:0f:00.0", 0 if unknown
+  Id whole_uuid = 0;  // where uuid is a part's of a divided GPU ("MIG-..."): the GPU's, as the samplers name it
 };
 
 struct StreamDef {

@@ -68,7 +68,8 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
                               "reading the GPU's name"));
   identity.name = name.data();
   nvidia::DeviceUuids uuids;
-  LLMPROF_CHECK(context.check(nvidia::read_uuids(api, context.device(), uuids), "reading the GPU's uuid"));
+  LLMPROF_CHECK(context.check(nvidia::read_uuids(api.device_uuid, api.gpu_uuid, context.device(), uuids),
+                              "reading the GPU's uuid"));
   identity.uuid = uuids.device;
   identity.key = identity.uuid;
   identity.cc_major = context.attribute(cuda_abi::kCapabilityMajor);

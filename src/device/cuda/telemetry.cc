@@ -49,7 +49,7 @@ std::vector<std::string> throttle_reason_names(uint64_t bits) {
   return names;
 }
 
-TelemetryThread::TelemetryThread(const nvidia::DeviceUuids& uuids) : is_part_(!uuids.whole.empty()) {
+TelemetryThread::TelemetryThread(const nvidia::DeviceUuids& uuids) : is_part_(uuids.whole[0] != '\0') {
   Result<nvidia::NvmlLibrary> opened = nvidia::NvmlLibrary::open();
   if (!opened) return;
   nvml_.emplace(std::move(*opened));

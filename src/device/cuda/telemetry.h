@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "nvidia/libraries.h"
+#include "nvidia/device_uuid.h"
 #include "nvidia/nvml_library.h"
 #include "nvidia/nvml_reader.h"
 
