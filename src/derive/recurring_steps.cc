@@ -33,11 +33,54 @@ using Product = ProductRowsOf::Product;
 
 using DraftIndex = size_t;
 
+// The recorded calls of the threads. A call is noted when the program makes it, a little before the recorded one
+// begins: what was noted since the host was back from the call before belongs to it, and to the step that begins with
+// it.
+class RecordedCalls {
+ public:
+  RecordedCalls(const Trace& trace, const std::vector<ThreadId>& threads, const std::vector<TimeSpan>& unrecorded)
+      : unrecorded_(unrecorded) {
+    const ApiCalls& calls = trace.api_calls;  // by start
+    for (Row row = 0; row < calls.size(); ++row)
+      if (std::binary_search(threads.begin(), threads.end(), calls.thread[row]))
+        calls_.push_back({calls.start_ns[row], calls.start_ns[row] + calls.dur_ns[row]});
+  }
+  // Of a call that begins at that time: when the host was back from the one before, or recording began. Else the time.
+  int64_t noted_from(int64_t time_ns) const {
+    size_t calls = begun_before(calls_, time_ns);
+    if (calls == calls_.size() || calls_[calls].start_ns != time_ns) return time_ns;
+    int64_t begin_ns = time_ns;
+    while (calls > 0 && calls_[calls - 1].end_ns > begin_ns) begin_ns = calls_[--calls].start_ns;  // it made the call
+    const size_t pauses = begun_before(unrecorded_, begin_ns);
+    const int64_t recorded_ns = pauses > 0 ? unrecorded_[pauses - 1].end_ns : kNever;
+    const int64_t back_ns = std::max(calls > 0 ? calls_[calls - 1].end_ns : kNever, recorded_ns);
+    return back_ns != kNever ? std::min(back_ns, begin_ns) : begin_ns;
+  }
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
+
+  static size_t begun_before(const std::vector<TimeSpan>& spans, int64_t time_ns) {
+    const auto at = std::lower_bound(spans.begin(), spans.end(), time_ns,
+                                     [](const TimeSpan& span, int64_t time) { return span.start_ns < time; });
+    return static_cast<size_t>(at - spans.begin());
+  }
+
+  std::vector<TimeSpan> calls_;
+  const std::vector<TimeSpan>& unrecorded_;
+};
+
 // What the host calls in each pass of the model, at every recording level.
 struct HostEvents {
   std::vector<HostEvent> recurring;
   ProductRowsOf rows;
   HostWaits waits;
+  RecordedCalls recorded;
+
+  // When what belongs to a step begins to be noted, and when it ends.
+  TimeSpan noted(const StepDraft& draft) const {
+    return {recorded.noted_from(draft.begin_ns), recorded.noted_from(draft.end_ns)};
+  }
 };
 
 // Ranges of one thread that do not overlap.
@@ -104,8 +147,10 @@ std::pair<size_t, size_t> within(const std::vector<HostEvent>& events, int64_t f
   return {static_cast<size_t>(first - events.begin()), static_cast<size_t>(last - events.begin())};
 }
 
-HostEvents events_of(const Trace& trace, const std::vector<ThreadId>& threads) {
-  HostEvents events{{}, ProductRowsOf(trace, threads), HostWaits(trace, threads)};
+HostEvents events_of(const Trace& trace, const std::vector<ThreadId>& threads,
+                     const std::vector<TimeSpan>& unrecorded) {
+  HostEvents events{
+      {}, ProductRowsOf(trace, threads), HostWaits(trace, threads), RecordedCalls(trace, threads, unrecorded)};
   const auto is_one = [&](ThreadId thread) { return std::binary_search(threads.begin(), threads.end(), thread); };
   const RecurringCalls& calls = trace.recurring_calls;
   for (Row row = 0; row < calls.size(); ++row)
@@ -137,7 +182,8 @@ void count_keys(const Trace& trace, const HostEvents& events, const std::vector<
   for (const DraftIndex i : stage.steps) windows.push_back({drafts[i].window_start_ns, drafts[i].window_end_ns});
   stage.ends = stacks_that_end(trace, events.waits, windows);
   for (const DraftIndex i : stage.steps) {
-    const auto [first, last] = within(events.recurring, drafts[i].begin_ns, drafts[i].end_ns);
+    const TimeSpan noted = events.noted(drafts[i]);
+    const auto [first, last] = within(events.recurring, noted.start_ns, noted.end_ns);
     std::map<uint64_t, size_t> counts;
     for (size_t e = first; e < last; ++e)
       if (!events.recurring[e].waits || stage.is_end(events.recurring[e].key))
@@ -149,8 +195,8 @@ void count_keys(const Trace& trace, const HostEvents& events, const std::vector<
       if (i == stage.steps.front()) stage.once_in_first.insert(key);
     }
     // Its launches end where the next known step begins, which may be unrecorded passes later.
-    const int64_t last_ns = std::min(drafts[i].end_ns - 1, drafts[i].window_end_ns);
-    prompts.add(kind_of(stage, drafts), events.rows.within(drafts[i].begin_ns, last_ns).rows);
+    const int64_t last_ns = std::min(noted.end_ns - 1, drafts[i].window_end_ns);
+    prompts.add(kind_of(stage, drafts), events.rows.within(noted.start_ns, last_ns).rows);
   }
 }
 
@@ -201,7 +247,8 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
   const int64_t slack_ns = stage.is_end(stage.anchor) ? HostWaits::kBehindNs : 0;
   for (const DraftIndex i : stage.steps) {
     const StepDraft& draft = drafts[i];
-    const auto [first, last] = within(events.recurring, draft.begin_ns, draft.end_ns);
+    const TimeSpan noted = events.noted(draft);
+    const auto [first, last] = within(events.recurring, noted.start_ns, noted.end_ns);
     int64_t anchor_ns = -1;
     size_t count = 0;
     for (size_t e = first; e < last; ++e) {
@@ -210,7 +257,7 @@ void learn(const HostEvents& events, const std::vector<StepDraft>& drafts, Stage
       ++count;
     }
     if (count != 1) continue;
-    const Product product = events.rows.within(draft.begin_ns, anchor_ns);
+    const Product product = events.rows.within(noted.start_ns, anchor_ns);
     edges.push_back({draft.window_end_ns - draft.window_start_ns,
                      product.rows >= 0 ? product.time_ns - draft.window_start_ns : 0, draft.window_end_ns - anchor_ns});
     if (anchor_ns < draft.window_start_ns || anchor_ns > draft.window_end_ns + slack_ns) ++outside;
@@ -390,6 +437,8 @@ class Passes {
         std::max(range != nullptr ? range->start_ns : kAny, behind != nullptr ? behind->end_ns : kAny);
     if (generates(kind_of(stage, drafts_))) {
       if (!follows || !all_known(last_ + 1, e, stage, &last_stage_->second)) return {};
+      // A prompt may have come first, which no event tells.
+      if (range != nullptr && time_ns(last_) < range->start_ns && shares_range_with_prompts(stage)) return {};
       return TimeSpan{std::max(before_ns, range_ns), end_ns};
     }
     if (!prompts_told_ || product.rows < 0) return {};
@@ -405,6 +454,11 @@ class Passes {
       if (a.keys.count(key) == 0 && (b == nullptr || b->keys.count(key) == 0)) return false;
     }
     return true;
+  }
+  bool shares_range_with_prompts(const StageEvents& stage) const {
+    return std::any_of(stages_.begin(), stages_.end(), [&](const auto& entry) {
+      return entry.second.range == stage.range && kind_of(entry.second, drafts_) == StageKind::kPrefill;
+    });
   }
   // Longer is a pause, or, where nothing tells them, a prompt.
   int64_t longest_step(const std::vector<StepDraft>& steps) const {
@@ -463,7 +517,7 @@ void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const Re
   for (auto& [place, stages] : found) {
     const std::vector<TimeSpan>& unrecorded = recorded.unrecorded(place.first);
     if (named.count(place.second) > 0 || unrecorded.empty()) continue;
-    HostEvents events = events_of(trace, in_turn.threads(place.second));
+    HostEvents events = events_of(trace, in_turn.threads(place.second), unrecorded);
     const Ranges others(apart[place.second]);
     std::erase_if(events.recurring, [&](const HostEvent& event) { return others.at(event.time_ns) != nullptr; });
     PromptsByRows prompts;

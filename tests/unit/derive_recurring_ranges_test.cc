@@ -296,7 +296,7 @@ class RangesOfSeveralPasses : public RangesOfProgram {
     });
   }
   void unrecorded(int count, bool says, int64_t length) {
-    for (int i = 0; says && i < count; ++i) b.recurring_call(time + 10 + i, kGraph);
+    for (int i = 0; says && i < count; ++i) b.recurring_call(time + 10 + length / count * i, kGraph);
     b.annotation("turn", time, length, AnnotationKind::kNvtx);
     time += length + 100;
   }
@@ -337,12 +337,16 @@ TEST(RecurringRanges, OfSeveralStepsAreDividedWhereNothingIsRecorded) {
   }
 }
 
-TEST(RecurringRanges, OfPromptAndTokensAreLeftOutWhereNothingIsRecorded) {
-  RangesOfSeveralPasses r;
-  for (int i = 0; i < 4; ++i) r.passes(4, true, 100);
-  const int64_t until = r.time - 10;
-  r.unrecorded(4, true, 8000);
-  EXPECT_EQ(r.unseen(until), std::vector<int64_t>());
+// When the first token behind a prompt began nobody knows, nor without a call for each how many there were.
+TEST(RecurringRanges, OfPromptAndTokensHaveTheTokensBehindTheFirstWhereNothingIsRecorded) {
+  for (const bool says : {true, false}) {
+    RangesOfSeveralPasses r;
+    for (int i = 0; i < 4; ++i) r.passes(4, says, 100);
+    const int64_t until = r.time - 10;
+    r.unrecorded(4, says, 8000);
+    r.unrecorded(4, says, 8000);
+    EXPECT_EQ(r.unseen(until), std::vector<int64_t>(says ? 6 : 0, 2000)) << says;
+  }
 }
 
 // One text for prompts and tokens: the first product inside tells them apart, as it does where they are recorded.

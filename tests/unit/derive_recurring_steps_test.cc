@@ -287,6 +287,30 @@ TEST(RecurringSteps, EndWithTheWaitThatFetchesTheToken) {
   }
 }
 
+// A step that begins with the call itself, the launch of its graph: that is noted before CUPTI has it begin, and
+// belongs to no step before. Behind a pause in recording neither do the calls that came in it.
+TEST(RecurringSteps, BeginWithACallThatIsNotedBefore) {
+  constexpr int64_t kNotedBefore = 700;
+  for (const bool again : {false, true}) {
+    LoopWithWaits loop;
+    const auto token = [&loop](bool recorded) {
+      loop.built.recurring_call(recorded ? loop.at() - kNotedBefore : loop.at() + 1, kOutputLayer);
+      recorded ? loop.recorded_token(false) : loop.unrecorded_token(kFasterStep, false);
+    };
+    for (int i = 0; i < 12; ++i) token(true);
+    loop.level_since(RecordingLevel::kDefault, "start");
+    for (int i = 0; i < 6; ++i) token(false);
+    loop.level_since(RecordingLevel::kLight, "detached");
+    if (again) {
+      for (int i = 0; i < 3; ++i) token(true);
+      loop.level_since(RecordingLevel::kDefault, "rate");
+    }
+    const std::vector<double> found = loop.unseen();
+    EXPECT_GE(found.size(), 5U) << again;
+    for (const double ms : found) EXPECT_NEAR(ms, 8, 0.001) << again;
+  }
+}
+
 // CUPTI comes at the end of a wait, and this program waits in the middle of a step as well: the step has called a
 // product since the last token was fetched, and what is left of it is no step.
 TEST(RecordedSteps, ThatRecordingBeganInTheMiddleOfAreNone) {
