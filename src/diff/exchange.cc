@@ -134,8 +134,60 @@ bool Exchange::copies_moved() const {
   return false;
 }
 
+bool Exchange::has_own_part(const Replayable& own, ApiCallId call) {
+  const ApiKind kind = own.recording->kind(call);
+  const DiffPart part = part_of(kind);
+  return part == DiffPart::kWait || part == DiffPart::kCopy || kind == ApiKind::kAllocator;
+}
+
+// It came with its call as far as this side's host takes longer until the next call that both have: what code there was
+// anyway may stand before either.
+std::vector<int64_t> Exchange::code_of_alone(const AlignedStep& aligned) const {
+  struct Until {  // the next call that both have, of one side's calls before it that it alone has
+    double more_ns = 0;
+    std::vector<size_t> at;
+  };
+  std::vector<int64_t> out(aligned.calls.size(), 0);
+  const auto alone = [&](const CallPair& pair) { return pair.a == kNoRow || pair.b == kNoRow; };
+  const auto settle = [&](const Replayable& own, ApiCallId CallPair::*side, const Until& until) {
+    const int64_t dispatch = own.recording->dispatch_ns();
+    const auto code = [&](size_t i) { return own.durations.before_ns[aligned.calls[i].*side]; };
+    const auto most = [&](size_t i) { return code(i) > replay::kLongGapNs ? std::min(code(i), dispatch) : code(i); };
+    double more = until.more_ns, sum = 0;
+    for (const size_t i : until.at) {
+      more += static_cast<double>(most(i));
+      sum += static_cast<double>(most(i));
+    }
+    const double share = sum > 0 ? std::clamp(more / sum, 0.0, 1.0) : 0;
+    for (const size_t i : until.at)
+      out[i] = std::max<int64_t>(std::min(code(i), dispatch), std::llround(share * static_cast<double>(most(i))));
+  };
+  std::map<ThreadId, Until> of_a, of_b;
+  for (size_t i = 0; i < aligned.calls.size(); ++i) {
+    const auto& [a, b] = aligned.calls[i];
+    if (alone(aligned.calls[i])) {
+      const Replayable& own = a != kNoRow ? a_ : b_;
+      const ApiCallId call = a != kNoRow ? a : b;
+      if (has_own_part(own, call)) (a != kNoRow ? of_a : of_b)[own.trace().api_calls.thread[call]].at.push_back(i);
+      continue;
+    }
+    const double more =
+        static_cast<double>(b_.durations.before_ns[b]) - static_cast<double>(a_.durations.before_ns[a]) * pace_.code;
+    Until& before_a = of_a[a_.trace().api_calls.thread[a]];
+    Until& before_b = of_b[b_.trace().api_calls.thread[b]];
+    before_a.more_ns = -more / pace_.code, before_b.more_ns = more;
+    settle(a_, &CallPair::a, before_a), settle(b_, &CallPair::b, before_b);
+    before_a = before_b = {};
+  }
+  for (const auto& [thread, until] : of_a) settle(a_, &CallPair::a, until);
+  for (const auto& [thread, until] : of_b) settle(b_, &CallPair::b, until);
+  return out;
+}
+
 void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
-  for (const auto& [a, b] : aligned.calls) {
+  const std::vector<int64_t> code = code_of_alone(aligned);
+  for (size_t i = 0; i < aligned.calls.size(); ++i) {
+    const auto& [a, b] = aligned.calls[i];
     if (counted && a != kNoRow) {
       note_launch(a_, a, launches_a_, ops_a_);
       for (const GpuOpId op : a_.recording->launched(a)) note_streams(a_.trace(), op, streams_a_);
@@ -145,11 +197,11 @@ void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
       for (const GpuOpId op : b_.recording->launched(b)) note_streams(b_.trace(), op, streams_b_);
     }
     if (a == kNoRow) {
-      add_alone(b_, b, edits_b_, 1, counted);
+      add_alone(b_, b, code[i], edits_b_, 1, counted);
       continue;
     }
     if (b == kNoRow) {
-      add_alone(a_, a, edits_a_, -1, counted);
+      add_alone(a_, a, code[i], edits_a_, -1, counted);
       continue;
     }
     const DiffPart part = part_of(a_.recording->kind(a));
@@ -182,27 +234,30 @@ void Exchange::change_host(ApiCallId a, int64_t a_ns, ApiCallId b, int64_t b_ns,
   add(edits_b_, b, a_ns - b_at_pace, part);
 }
 
-// A wait, a copy or an allocation that the other side does not have goes by its own part, with as much of the code
-// before it as a dispatch takes. What is longer than any dispatch is host code. Other calls stay with the timeline that
-// they are on.
-void Exchange::add_alone(const Replayable& own, ApiCallId call, Edits& edits, double sign, bool counted) {
-  const int64_t before = own.durations.before_ns[call], dispatch = own.recording->dispatch_ns();
+// A wait, a copy or an allocation that the other side does not have goes by its own part, with the code that came with
+// it. What is left of the code before it is host code. Other calls stay with the timeline that they are on.
+void Exchange::add_alone(const Replayable& own, ApiCallId call, int64_t code_ns, Edits& edits, double sign,
+                         bool counted) {
+  const int64_t before = own.durations.before_ns[call];
   const bool of_a = &own == &a_;
   const auto at_pace = [&](int64_t ns, double pace, std::vector<Changed> Edits::*where) {
     change_host(of_a ? call : ApiCallId(kNoRow), ns, of_a ? ApiCallId(kNoRow) : call, ns, pace, DiffPart::kPace, where);
   };
   at_pace(before, pace_.code, &Edits::before);
   if (!own.recording->waits(call)) at_pace(own.durations.call_ns[call], pace_.calls, &Edits::calls);
-  const ApiKind kind = own.recording->kind(call);
-  const DiffPart part = part_of(kind);
-  const int64_t program_ns = before > replay::kLongGapNs ? before - std::min(before, dispatch) : 0;
+  const bool goes = has_own_part(own, call);
+  const int64_t dispatch = own.recording->dispatch_ns();
+  const int64_t program_ns = goes                          ? before - code_ns
+                             : before > replay::kLongGapNs ? before - std::min(before, dispatch)
+                                                           : 0;
   if (program_ns > 0) {
     edits.alone.push_back({call, DiffPart::kHost, program_ns, false});
     count(DiffPart::kHost, host_place(own.trace(), call, before), sign * static_cast<double>(program_ns), counted);
   }
-  if (is_launch(kind)) structure_ = DiffPart::kCount;
-  if (part != DiffPart::kWait && part != DiffPart::kCopy && kind != ApiKind::kAllocator) return;
-  edits.alone.push_back({call, part, std::min(before - program_ns, dispatch), true});
+  if (is_launch(own.recording->kind(call))) structure_ = DiffPart::kCount;
+  if (!goes) return;
+  const DiffPart part = part_of(own.recording->kind(call));
+  edits.alone.push_back({call, part, code_ns, true});
   count(part, name_of_call(own.trace(), call),
         sign * static_cast<double>(std::max<int64_t>(own.durations.call_ns[call], 1)), counted);
 }

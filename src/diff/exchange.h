@@ -107,7 +107,11 @@ class Exchange {
   bool copies_moved() const;
 
   void add_calls(const AlignedStep& aligned, bool counted);
-  void add_alone(const Replayable& own, ApiCallId call, Edits& edits, double sign, bool counted);
+  // Whether a call that one side alone has can be exchanged by itself.
+  static bool has_own_part(const Replayable& own, ApiCallId call);
+  // By place among the aligned calls: of one that one side alone has, ns of the code before it that came with it.
+  std::vector<int64_t> code_of_alone(const AlignedStep& aligned) const;
+  void add_alone(const Replayable& own, ApiCallId call, int64_t code_ns, Edits& edits, double sign, bool counted);
   void add_ops(const AlignedStep& aligned, bool counted);
   // What code or a call takes: at the other side's pace, and what it takes otherwise.
   void change_host(ApiCallId a, int64_t a_ns, ApiCallId b, int64_t b_ns, double pace, DiffPart part,

@@ -151,6 +151,17 @@ TEST(Attribute, MoreWaits) {
   expect_part(attributed(plain, waits), DiffPart::kWait);
 }
 
+// The host comes to them by code of their own, which is neither host code elsewhere nor part of another timeline.
+TEST(Attribute, MoreWaitsWithTheCodeThatCameWithThem) {
+  Plan waits;
+  waits.waits = 6;
+  waits.wait_code_ns = 30'000;
+  expect_part(attributed(Plan{}, waits), DiffPart::kWait);
+  const Found fewer = attributed(waits, Plan{});
+  expect_part(fewer, DiffPart::kWait);
+  EXPECT_LT(fewer.delta_ms, 0);
+}
+
 TEST(Attribute, MoreLaunches) {
   Plan more;
   more.launches = 60;

@@ -24,7 +24,8 @@ struct Plan {
   int64_t gap_ns = 0;  // of host code before the one in the middle
   int waits = 0;       // for the GPU, after so many launches each
   int64_t wait_every = 5;
-  double pace = 1;  // of the host: all that it does takes so many times as long
+  int64_t wait_code_ns = 0;  // of host code before each
+  double pace = 1;           // of the host: all that it does takes so many times as long
 };
 
 inline Trace trace_of(const Plan& plan) {
@@ -49,7 +50,12 @@ inline Trace trace_of(const Plan& plan) {
             b.api("cudaLaunchKernel", host, on_host(kCallNs)));
       gpu += dur;
       host += on_host(plan.apart_ns);
-      if (waited < plan.waits && (i + 1) % plan.wait_every == 0) wait(), ++waited, host += on_host(5'000);
+      if (waited < plan.waits && (i + 1) % plan.wait_every == 0) {
+        host += on_host(plan.wait_code_ns);
+        wait();
+        host += on_host(5'000);
+        ++waited;
+      }
     }
     wait();
     b.annotation("decode", begin, host - begin);
