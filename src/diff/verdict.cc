@@ -126,7 +126,7 @@ Widths widths_of(const SideFigures& a, const SideFigures& b, double change, cons
   const double model = noise.p95 / (kNormal * std::sqrt(2.0));  // the deviation that gives this quantile
   // Of one or two steps it is not known what the next would take: at least as different as another run's.
   const double own = own_a.value_or(model * model) + own_b.value_or(model * model);
-  const double each = degrees > 0 ? (squares(a) + squares(b)) / degrees : 0;
+  double each = degrees > 0 ? (squares(a) + squares(b)) / degrees : 0;  // variance of a run
   const std::vector<double> of_a = logarithms(a), of_b = logarithms(b);
   Widths out;
   double sure = 0;  // half of the interval at 98 %
@@ -136,6 +136,7 @@ Widths widths_of(const SideFigures& a, const SideFigures& b, double change, cons
     const double deviation = std::sqrt((kPrior * model * model + degrees * each) / (kPrior + degrees));
     const double error = deviation * std::sqrt(1 / n_a + 1 / n_b);
     out.by_repeats = true;
+    each = deviation * deviation;
     out.below95 = out.above95 = out.noise = student(1 - kAlpha95 / 2, kPrior + degrees) * error;
     sure = student(1 - kAlpha98 / 2, kPrior + degrees) * error;
     out.decided = std::abs(change) > sure && are_apart(of_a, of_b);

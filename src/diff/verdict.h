@@ -19,8 +19,8 @@
 //
 // FASTER, SLOWER: the interval at 98 % excludes 0, and the change is more than kSmallest.
 // SAME: the interval, with one run a side that of its own figures alone, lies within what nine of ten pairs of runs of
-// an unchanged program differ by, kSmallest at least and kLargestSame at most, or kLargestSameOfRepeats. AMBIGUOUS:
-// everything else.
+// an unchanged program differ by, kSmallest at least and kLargestSame at most, or kLargestSameOfRepeats. With repeats
+// that is by the deviation that the interval is by. AMBIGUOUS: everything else.
 #pragma once
 
 #include <string>
