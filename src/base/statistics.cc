@@ -101,6 +101,18 @@ std::optional<SampleSummary> summarize_samples(std::vector<double> values) {
   return out;
 }
 
+double weighted_median_of(std::vector<WeightedValue> values) {
+  std::sort(values.begin(), values.end(),
+            [](const WeightedValue& a, const WeightedValue& b) { return a.value < b.value; });
+  double all = 0, below = 0;
+  for (const WeightedValue& one : values) all += one.weight;
+  for (const WeightedValue& one : values) {
+    below += one.weight;
+    if (below >= all / 2) return one.value;
+  }
+  return values.back().value;
+}
+
 Interval bootstrap_median(const std::vector<double>& values, uint64_t seed) {
   if (values.size() > kResampledMost) return median_ranks(values);
   Random random(seed);

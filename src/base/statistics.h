@@ -21,6 +21,12 @@ std::optional<SampleSummary> summarize_samples(std::vector<double> values);
 double quantile_of_sorted(const std::vector<double>& sorted, double p);  // at least one value
 double median_of(std::vector<double> values);                            // at least one value
 
+struct WeightedValue {
+  double value = 0, weight = 0;
+};
+// The value up to which half of the weight lies: at least one of a weight above 0.
+double weighted_median_of(std::vector<WeightedValue> values);
+
 struct Interval {
   double low = 0, high = 0;
 };

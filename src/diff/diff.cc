@@ -24,12 +24,6 @@ constexpr size_t kAttributedMost = 4;
 // A step that waits for the host so much is one of the host.
 constexpr double kMostly = 0.5;
 
-// Hosts whose paces differ by more (of the logarithm) are not at full pace, whatever the probes of each say.
-constexpr double kPaceMoved = 0.05;
-// Equal processes on one shared host were up to 0.98 apart, five of 230 pairs more than 0.8. What is further apart is
-// taken for no pace that a host happens to have.
-constexpr double kPaceMost = 1.05;
-
 // Steps of both sides with the host at the pace of one run of the first.
 struct AtPace {
   SideFigures a, b;
@@ -206,8 +200,7 @@ class Pair {
         figure.at_pace = true;
         figure.unsure = !step->low_ms;
         widen(side, figure, figure.host_frac, false);
-        const double moved = std::abs(std::log(step->pace.code));
-        out.moved |= moved > kPaceMoved && moved < kPaceMost;
+        out.moved |= step->pace.host_moved();
         if (run == nearest.run) out.pace = step->pace;
       }
       return true;

@@ -39,6 +39,10 @@ struct HostPaceRatio {
   size_t places = 0;                           // of each at least
   static constexpr size_t kFewestPlaces = 40;  // a part of fewer could be what was changed
   bool known() const { return places >= kFewestPlaces; }
+  // Whether it is the host that moved, by 5 % and more. It takes the driver along, whose calls took longer by a quarter
+  // as much at least in pairs of equal runs whose code was half as long again (of the logarithm); a program that became
+  // slower everywhere, under a tracer say, leaves them as they are.
+  bool host_moved() const;
 };
 
 class Exchange {

@@ -43,6 +43,12 @@ TEST(Statistics, MedianOfEvenOddAndUnsorted) {
   EXPECT_DOUBLE_EQ(median_of({1, 2, 3, 4, 1e18}), 3);
 }
 
+TEST(Statistics, AWeightedMedianHasHalfOfTheWeightBelow) {
+  EXPECT_DOUBLE_EQ(weighted_median_of({{3, 1}, {1, 1}, {2, 1}}), 2);
+  EXPECT_DOUBLE_EQ(weighted_median_of({{3, 5}, {1, 2}, {2, 2}}), 3);
+  EXPECT_DOUBLE_EQ(weighted_median_of({{7, 0.5}}), 7);
+}
+
 TEST(Statistics, QuantilesAtTheEnds) {
   const std::vector<double> sorted = {10, 20, 40};
   EXPECT_DOUBLE_EQ(quantile_of_sorted(sorted, 0), 10);

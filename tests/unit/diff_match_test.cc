@@ -119,6 +119,26 @@ TEST(Diff, RepeatsAreOneSide) {
   EXPECT_EQ(step->verdict, DiffVerdict::kSlower) << step->reason;
 }
 
+// However much slower a host is: it is not the program. That takes its calls along; a tracer does not.
+TEST(Diff, OneRunASideOnASlowHostSaysNothingOfTheProgram) {
+  for (const bool driver_keeps : {false, true}) {
+    Plan slow;
+    slow.pace = 4;
+    slow.driver_keeps = driver_keeps;
+    std::vector<Side> sides(2);
+    sides[0].push_back(run_of(Plan{}));
+    sides[1].push_back(run_of(slow));
+    const DiffResult result = diff(sides);
+    const auto verdict = [&result](DiffMetric metric) {
+      const auto row = std::find_if(result.stages.begin(), result.stages.end(),
+                                    [metric](const DiffStage& one) { return one.metric == metric; });
+      return row != result.stages.end() ? row->verdict : DiffVerdict::kFaster;
+    };
+    EXPECT_EQ(verdict(DiffMetric::kStep), driver_keeps ? DiffVerdict::kSlower : DiffVerdict::kAmbiguous);
+    EXPECT_EQ(verdict(DiffMetric::kStepAtPace), DiffVerdict::kSame) << driver_keeps;
+  }
+}
+
 TEST(Diff, SaysWhereTheSidesWereNotInTurns) {
   std::vector<Side> sides(2);
   for (const int64_t i : {0, 1, 2})
