@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -14,132 +13,92 @@
 #include "analyze/analysis.h"
 #include "analyze/without_program.h"
 #include "base/statistics.h"
-#include "trace/nccl_samples.h"
-#include "trace/sample_labels.h"
 
 namespace llmprof {
 namespace {
 
-struct InspectedLabels {
-  std::string communicator{}, name{}, operation{}, algorithm{}, protocol{}, timing{}, rank{};
-  int64_t ranks = -1, nodes = -1;
+struct InspectedKind {
+  std::string communicator{}, operation{}, algorithm{}, protocol{}, timing{};
   double bytes = 0;
+  auto key() const { return std::tie(communicator, operation, algorithm, protocol, timing, bytes); }
+  bool operator<(const InspectedKind& other) const { return key() < other.key(); }
 };
 
-int64_t number_or_absent(const std::string& text) {
-  int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : -1;
-}
-
-InspectedLabels inspected_labels(std::string_view text) {
-  InspectedLabels out;
-  for (SampleLabel& label : labels_of(text)) {
-    if (label.name == "communicator")
-      out.communicator = std::move(label.value);
-    else if (label.name == "name")
-      out.name = std::move(label.value);
-    else if (label.name == "operation")
-      out.operation = std::move(label.value);
-    else if (label.name == "algorithm")
-      out.algorithm = std::move(label.value);
-    else if (label.name == "protocol")
-      out.protocol = std::move(label.value);
-    else if (label.name == "timing")
-      out.timing = std::move(label.value);
-    else if (label.name == "rank")
-      out.rank = std::move(label.value);
-    else if (label.name == "ranks")
-      out.ranks = number_or_absent(label.value);
-    else if (label.name == "nodes")
-      out.nodes = number_or_absent(label.value);
-    else if (label.name == "bytes")
-      out.bytes = static_cast<double>(std::max<int64_t>(number_or_absent(label.value), 0));
-  }
-  return out;
-}
-
 struct InspectedGroup {
-  InspectedLabels of{};
-  std::set<std::string> ranks{};
+  std::string name{};
+  int64_t count_of_ranks = -1, nodes = -1;
+  std::set<int64_t> ranks{};
   std::vector<double> us{}, algorithm_gbs{}, bus_gbs{};
   int64_t checked = 0, disagreeing = 0;
 };
 
 // Bytes that the rate is of: where each rank gives or gets a part, the size is that of a part.
-double bytes_of_rate(const InspectedLabels& of) {
+double bytes_of_rate(const InspectedKind& of, int64_t ranks) {
   const bool parts = of.operation.starts_with("AllGather") || of.operation == "ReduceScatter";
-  return parts ? of.bytes * static_cast<double>(of.ranks) : of.bytes;
+  return parts ? of.bytes * static_cast<double>(ranks) : of.bytes;
 }
 
-class InspectedOperations {
+class OperationGroups {
  public:
-  explicit InspectedOperations(const Trace& trace) {
-    const ScrapedValues& rows = trace.scraped_values;
-    std::map<StringId, InspectedGroup*> by_labels;
-    InspectedGroup* last = nullptr;
+  explicit OperationGroups(const Trace& trace) {
+    const InspectedOperations& rows = trace.inspected_operations;
+    const auto text = [&trace](StringId id) { return std::string(trace.text(id)); };
+    using Ids = std::tuple<StringId, StringId, StringId, StringId, StringId, double>;
+    std::map<Ids, std::pair<const InspectedKind, InspectedGroup>*> found;
     for (Row row = 0; row < rows.size(); ++row) {
-      if (trace.text(rows.type[row]) != nccl::kInspectorType) continue;
-      any_ = true;
-      const std::string_view name = trace.text(rows.name[row]);
-      if (name == nccl::kInspectorDropped) {
-        dropped_ += rows.value[row];
-        continue;
+      auto*& entry = found[Ids(rows.communicator[row], rows.operation[row], rows.algorithm[row], rows.protocol[row],
+                               rows.timing[row], rows.bytes[row])];
+      if (entry == nullptr) {
+        entry = &*groups_
+                      .try_emplace({text(rows.communicator[row]), text(rows.operation[row]), text(rows.algorithm[row]),
+                                    text(rows.protocol[row]), text(rows.timing[row]), rows.bytes[row]})
+                      .first;
+        entry->second.name = text(rows.name[row]);
+        entry->second.count_of_ranks = rows.ranks[row];
+        entry->second.nodes = rows.nodes[row];
       }
-      InspectedGroup*& group = by_labels[rows.labels[row]];
-      if (group == nullptr) group = &group_of(inspected_labels(trace.text(rows.labels[row])));
-      const double value = rows.value[row];
-      if (name == nccl::kInspectorTime) {
-        group->us.push_back(value);
-        last = group;
-      } else if (name == nccl::kInspectorBusRate) {
-        group->bus_gbs.push_back(value);
-      } else if (name == nccl::kInspectorAlgorithmRate) {
-        group->algorithm_gbs.push_back(value);
-        if (last == group) check(*group, value);  // its time is the row before
+      InspectedGroup& group = entry->second;
+      group.ranks.insert(rows.rank[row]);
+      group.us.push_back(rows.time_us[row]);
+      if (!std::isnan(rows.bus_gbs[row])) group.bus_gbs.push_back(rows.bus_gbs[row]);
+      if (!std::isnan(rows.algorithm_gbs[row])) {
+        group.algorithm_gbs.push_back(rows.algorithm_gbs[row]);
+        check(entry->first, group);
       }
     }
+    for (const double operations : trace.inspected_losses.operations) dropped_ += operations;
   }
-  bool any() const { return any_; }
   double dropped() const { return dropped_; }
 
   void fill(Report& report) {
-    for (auto& [key, group] : groups_)
-      if (!group.us.empty()) report.nccl_operations.push_back(record_of(group));
+    for (auto& [key, group] : groups_) report.nccl_operations.push_back(record_of(key, group));
     std::stable_sort(
         report.nccl_operations.begin(), report.nccl_operations.end(),
         [](const NcclOperationRecord& a, const NcclOperationRecord& b) { return a.total_ms > b.total_ms; });
   }
 
  private:
-  InspectedGroup& group_of(InspectedLabels of) {
-    InspectedGroup& group =
-        groups_[std::tuple(of.communicator, of.operation, of.algorithm, of.protocol, of.timing, of.bytes)];
-    group.ranks.insert(of.rank);
-    if (group.of.operation.empty()) group.of = std::move(of);
-    return group;
-  }
-
-  static void check(InspectedGroup& group, double stated) {
-    const double us = group.us.back();
-    if (us <= 0 || group.of.ranks <= 0) return;
-    const double given = bytes_of_rate(group.of) / us / 1e3;
+  // What the file states against its size and time.
+  static void check(const InspectedKind& kind, InspectedGroup& group) {
+    const double us = group.us.back(), stated = group.algorithm_gbs.back();
+    if (us <= 0 || group.count_of_ranks <= 0) return;
+    const double given = bytes_of_rate(kind, group.count_of_ranks) / us / 1e3;
     ++group.checked;
     group.disagreeing += !(std::abs(stated - given) <= 1e-3 * given + 1e-6);
   }
 
-  static NcclOperationRecord record_of(InspectedGroup& group) {
+  static NcclOperationRecord record_of(const InspectedKind& kind, InspectedGroup& group) {
     const auto known = [](const std::string& text) { return text.empty() ? OptText() : OptText(text); };
     NcclOperationRecord row;
-    row.communicator = group.of.communicator;
-    row.name = known(group.of.name);
-    row.operation = group.of.operation;
-    row.algorithm = known(group.of.algorithm);
-    row.protocol = known(group.of.protocol);
-    row.timing = known(group.of.timing);
-    row.bytes = group.of.bytes;
-    row.ranks = group.of.ranks;
-    if (group.of.nodes >= 0) row.nodes = group.of.nodes;
+    row.communicator = kind.communicator;
+    row.name = known(group.name);
+    row.operation = kind.operation;
+    row.algorithm = known(kind.algorithm);
+    row.protocol = known(kind.protocol);
+    row.timing = known(kind.timing);
+    row.bytes = kind.bytes;
+    row.ranks = group.count_of_ranks;
+    if (group.nodes >= 0) row.nodes = group.nodes;
     row.ranks_logged = static_cast<int64_t>(group.ranks.size());
     row.operations = static_cast<int64_t>(group.us.size());
     for (const double us : group.us) row.total_ms += us / 1e3;
@@ -157,17 +116,15 @@ class InspectedOperations {
     return row;
   }
 
-  bool any_ = false;
   double dropped_ = 0;
-  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string, double>, InspectedGroup>
-      groups_{};
+  std::map<InspectedKind, InspectedGroup> groups_{};
 };
 
 }  // namespace
 
 void analyze_nccl_inspector(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
-  InspectedOperations operations(context.trace);
-  if (!operations.any()) return;
+  if (!of_nccl_inspector(context.trace)) return;
+  OperationGroups operations(context.trace);
   operations.fill(report);
   if (operations.dropped() > 0)
     cannot_tell.push_back({fmt::format("What did {:.0f} more operations of NCCL take?", operations.dropped()),

@@ -1,6 +1,5 @@
 // How ranks talk to each other, by NCCL's log: what its lines said, joined over ranks and files.
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <string>
@@ -8,47 +7,23 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "trace/nccl_samples.h"
-#include "trace/sample_labels.h"
+#include "analyze/without_program.h"
 
 namespace llmprof {
 namespace {
 
-class NcclLabels {
- public:
-  explicit NcclLabels(std::string_view text) : labels_(labels_of(text)) {}
-  std::string text(std::string_view name) const {
-    for (const SampleLabel& label : labels_)
-      if (label.name == name) return label.value;
-    return {};
-  }
-  OptInt number(std::string_view name) const {
-    const std::string value = text(name);
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size()) return std::nullopt;
-    return number;
-  }
-
- private:
-  std::vector<SampleLabel> labels_;
-};
-
-OptText text_or_none(std::string text) { return text.empty() ? OptText() : OptText(std::move(text)); }
-
-int64_t count_of(double value) { return value >= 0 && value < 9e18 ? static_cast<int64_t>(value) : 0; }
+OptText text_or_none(std::string_view text) { return text.empty() ? OptText() : OptText(std::string(text)); }
+OptInt number_or_none(int64_t value) { return value < 0 ? OptInt() : OptInt(value); }
 
 class NcclFacts {
  public:
-  explicit NcclFacts(const Trace& trace) {
-    const ScrapedValues& rows = trace.scraped_values;
-    for (Row row = 0; row < rows.size(); ++row) {
-      if (trace.text(rows.type[row]) != nccl::kSampleType) continue;
-      any_ = true;
-      add(trace.text(rows.name[row]), NcclLabels(trace.text(rows.labels[row])), rows.value[row]);
-    }
+  explicit NcclFacts(const Trace& trace) : trace_(trace) {
+    for (Row row = 0; row < trace.logged_ranks.size(); ++row) rank(row);
+    for (Row row = 0; row < trace.logged_links.size(); ++row) link(row);
+    for (Row row = 0; row < trace.logged_collectives.size(); ++row) collective(row);
+    for (Row row = 0; row < trace.logged_choices.size(); ++row) choice(row);
+    for (Row row = 0; row < trace.logged_warnings.size(); ++row) warning(row);
   }
-  bool any() const { return any_; }
   bool calls() const { return !collectives_.empty(); }
 
   void fill(Report& report) {
@@ -68,70 +43,67 @@ class NcclFacts {
   using RankKey = std::pair<std::string, int64_t>;
   struct Collective {
     NcclCollectiveRecord row{};
-    std::set<std::string> printers{};
+    std::set<std::tuple<std::string, int64_t, int64_t>> printers{};
   };
 
-  void add(std::string_view name, const NcclLabels& labels, double value) {
-    if (name == nccl::kRank) {
-      rank(labels);
-    } else if (name == nccl::kLink) {
-      const auto key =
-          std::make_tuple(labels.text("communicator"), labels.number("from").value_or(-1),
-                          labels.number("to").value_or(-1), labels.text("side") == "receive", labels.text("path"));
-      links_[key] += count_of(value);
-    } else if (name == nccl::kWarning) {
-      NcclWarningRecord& row =
-          warnings_[std::make_tuple(labels.text("host"), labels.text("place"), labels.text("text"))];
-      row.host = labels.text("host");
-      row.place = text_or_none(labels.text("place"));
-      row.text = labels.text("text");
-      row.count += count_of(value);
-    } else if (name.starts_with("nccl_choice_")) {
-      choice(name, labels, value);
-    } else if (name.starts_with("nccl_collective_")) {
-      collective(name, labels, value);
-    }
-  }
+  std::string text(StringId id) const { return std::string(trace_.text(id)); }
 
-  void rank(const NcclLabels& labels) {
+  void rank(Row at) {
+    const LoggedRanks& from = trace_.logged_ranks;
     NcclRankRecord row;
-    row.communicator = labels.text("communicator");
-    row.rank = labels.number("rank").value_or(-1);
-    row.ranks = labels.number("ranks").value_or(-1);
-    row.host = labels.text("host");
-    row.process_id = labels.number("process").value_or(-1);
-    row.device = labels.number("device").value_or(-1);
-    row.bus_id = text_or_none(labels.text("bus"));
-    row.version = text_or_none(labels.text("version"));
-    row.channels = labels.number("channels");
-    row.p2p_channels = labels.number("p2p_channels");
+    row.communicator = text(from.communicator[at]);
+    row.rank = from.rank[at];
+    row.ranks = from.ranks[at];
+    row.host = text(from.host[at]);
+    row.process_id = from.process_id[at];
+    row.device = from.device[at];
+    row.bus_id = text_or_none(trace_.text(from.bus_id[at]));
+    row.version = text_or_none(trace_.text(from.version[at]));
+    row.channels = number_or_none(from.channels[at]);
+    row.p2p_channels = number_or_none(from.p2p_channels[at]);
     hosts_[{row.communicator, row.rank}] = row.host;
     ranks_.try_emplace({row.communicator, row.rank}, std::move(row));
   }
 
-  void choice(std::string_view name, const NcclLabels& labels, double value) {
-    const auto key = std::make_tuple(labels.text("operation"), labels.text("algorithm"), labels.text("protocol"));
-    const auto [at, added] = choices_.try_emplace(key);
-    NcclChoiceRecord& row = at->second;
-    std::tie(row.operation, row.algorithm, row.protocol) = key;
-    if (name == nccl::kChoiceCalls) row.calls += count_of(value);
-    if (name == nccl::kChoiceBytesMin)
-      row.bytes_min = smallest_choice_.insert(key).second ? value : std::min(row.bytes_min, value);
-    if (name == nccl::kChoiceBytesMax) row.bytes_max = std::max(row.bytes_max, value);
-    if (name == nccl::kChoiceChannels) row.channels_most = std::max(row.channels_most.value_or(0), count_of(value));
+  void link(Row at) {
+    const LoggedLinks& from = trace_.logged_links;
+    links_[{text(from.communicator[at]), from.from_rank[at], from.to_rank[at], trace_.text(from.side[at]) == "receive",
+            text(from.path[at])}] += from.channels[at];
   }
 
-  void collective(std::string_view name, const NcclLabels& labels, double value) {
-    const auto key = std::make_tuple(labels.text("communicator"), labels.text("operation"), labels.text("dtype"));
+  void collective(Row at) {
+    const LoggedCollectives& from = trace_.logged_collectives;
+    const auto key = std::tuple(text(from.communicator[at]), text(from.operation[at]), text(from.dtype[at]));
     Collective& of = collectives_[key];
     NcclCollectiveRecord& row = of.row;
     std::tie(row.communicator, row.operation, row.dtype) = key;
-    row.ranks = labels.number("ranks").value_or(0);
-    if (name == nccl::kCalls) row.calls += count_of(value);
-    if (name == nccl::kBytes) row.bytes += value;
-    if (name == nccl::kBytesMin) row.bytes_min = of.printers.empty() ? value : std::min(row.bytes_min, value);
-    if (name == nccl::kBytesMax) row.bytes_max = std::max(row.bytes_max, value);
-    if (name == nccl::kBytesMin) of.printers.insert(labels.text("host") + ":" + labels.text("process"));
+    row.ranks = from.ranks[at];
+    row.calls += from.calls[at];
+    row.bytes += from.bytes[at];
+    row.bytes_min = of.printers.empty() ? from.bytes_min[at] : std::min(row.bytes_min, from.bytes_min[at]);
+    row.bytes_max = std::max(row.bytes_max, from.bytes_max[at]);
+    of.printers.insert({text(from.host[at]), from.process_id[at], from.device[at]});
+  }
+
+  void choice(Row at) {
+    const LoggedChoices& from = trace_.logged_choices;
+    const auto key = std::tuple(text(from.operation[at]), text(from.algorithm[at]), text(from.protocol[at]));
+    const auto [found, added] = choices_.try_emplace(key);
+    NcclChoiceRecord& row = found->second;
+    std::tie(row.operation, row.algorithm, row.protocol) = key;
+    row.calls += from.calls[at];
+    row.bytes_min = added ? from.bytes_min[at] : std::min(row.bytes_min, from.bytes_min[at]);
+    row.bytes_max = std::max(row.bytes_max, from.bytes_max[at]);
+    if (from.channels[at] >= 0) row.channels_most = std::max(row.channels_most.value_or(0), from.channels[at]);
+  }
+
+  void warning(Row at) {
+    const LoggedWarnings& from = trace_.logged_warnings;
+    NcclWarningRecord& row = warnings_[{text(from.host[at]), text(from.place[at]), text(from.text[at])}];
+    row.host = text(from.host[at]);
+    row.place = text_or_none(trace_.text(from.place[at]));
+    row.text = text(from.text[at]);
+    row.count += from.times[at];
   }
 
   // What goes over a network is printed on both sides, each with its own card: the sender counts, where it is known.
@@ -159,21 +131,20 @@ class NcclFacts {
     }
   }
 
-  bool any_ = false;
+  const Trace& trace_;
   std::map<RankKey, NcclRankRecord> ranks_;
   std::map<RankKey, std::string> hosts_;
   std::map<std::tuple<std::string, int64_t, int64_t, bool, std::string>, int64_t> links_;
   std::map<std::tuple<std::string, std::string, std::string>, Collective> collectives_;
   std::map<std::tuple<std::string, std::string, std::string>, NcclChoiceRecord> choices_;
-  std::set<std::tuple<std::string, std::string, std::string>> smallest_choice_;
   std::map<std::tuple<std::string, std::string, std::string>, NcclWarningRecord> warnings_;
 };
 
 }  // namespace
 
 void analyze_nccl_log(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
+  if (!of_nccl_log(context.trace)) return;
   NcclFacts facts(context.trace);
-  if (!facts.any()) return;
   facts.fill(report);
   if (!facts.calls())
     cannot_tell.push_back({"Which collectives ran, of which size?", "NCCL's log has none of their calls",

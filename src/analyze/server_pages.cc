@@ -9,7 +9,6 @@
 
 #include "base/flat_index.h"
 #include "results/values.h"
-#include "trace/nccl_samples.h"
 #include "trace/sample_labels.h"
 
 namespace llmprof::servers {
@@ -30,8 +29,6 @@ std::vector<MetricsPage> pages_of(const Trace& trace) {
   std::vector<MetricsPage> pages;
   FlatMap page_of_sample;
   for (Row row = 0; row < rows.size(); ++row) {
-    const std::string_view type = trace.text(rows.type[row]);
-    if (type == nccl::kSampleType || type == nccl::kInspectorType) continue;  // of no page
     const uint64_t key = (uint64_t{index(rows.name[row])} << 32 | index(rows.labels[row])) + 1;
     const uint32_t current = static_cast<uint32_t>(pages.size());
     uint32_t& last = page_of_sample.find_or_insert(key == 0 ? 1 : key, 0);

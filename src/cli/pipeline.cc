@@ -22,6 +22,7 @@ bool can_report(const Trace& trace) {
   if (!trace.profiled_kernels.empty() || !trace.logged_products.empty() || !trace.scraped_values.empty()) return true;
   if (!trace.client_figures.empty() || !trace.client_requests.empty()) return true;
   if (of_allocator(trace) || of_engine(trace) || of_proton(trace)) return true;
+  if (of_nccl_log(trace) || of_nccl_inspector(trace)) return true;
   const bool watched = trace.source.kind == kSessionImporter || is_live_recording(trace);  // the latter was saved
   return watched && (!trace.annotations.empty() || !trace.recurring_calls.empty() || !trace.graph_launches.empty() ||
                      !trace.gpu_samples.empty() || !trace.nvml_samples.empty());

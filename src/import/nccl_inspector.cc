@@ -11,8 +11,6 @@
 #include <tuple>
 
 #include "import/serving_walk.h"
-#include "trace/nccl_samples.h"
-#include "trace/sample_labels.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::nccl_inspector {
@@ -43,8 +41,7 @@ class InspectorReader : serving::DocumentWalk {
   InspectorReader(InputFile& input, Trace& trace)
       : DocumentWalk(input, trace.diagnostics),
         builder_(trace),
-        source_(builder_.text(input.name().substr(input.name().rfind('/') + 1))),
-        type_(builder_.text(nccl::kInspectorType)) {}
+        source_(builder_.text(input.name().substr(input.name().rfind('/') + 1))) {}
 
   // How many operations, and counts of lost ones, there were.
   size_t read() {
@@ -58,15 +55,15 @@ class InspectorReader : serving::DocumentWalk {
     }
     for (const auto& [key, dropped] : drops_) {
       const auto& [communicator, rank, kind, host, process] = key;
-      add(nccl::kInspectorDropped,
-          builder_.text(labels_text({{"communicator", communicator},
-                                     {"rank", std::to_string(rank)},
-                                     {"kind", kind},
-                                     {"host", host},
-                                     {"process", std::to_string(process)}})),
-          dropped);
+      builder_.add<InspectedLosses>({.source = source_,
+                                     .communicator = builder_.text(communicator),
+                                     .rank = rank,
+                                     .host = builder_.text(host),
+                                     .process_id = process,
+                                     .kind = builder_.text(kind),
+                                     .operations = dropped});
     }
-    return rows_;
+    return operations_ + drops_.size();
   }
 
  private:
@@ -179,21 +176,22 @@ class InspectorReader : serving::DocumentWalk {
       return count(DiagnosticId::kMissingField, "an operation without its name, size or time");
     if (operations_ == kOperationsMax) return count(DiagnosticId::kLimitReached, "operations");
     ++operations_;
-    const StringId labels = builder_.text(labels_text({{"communicator", from.communicator},
-                                                       {"name", from.name},
-                                                       {"host", from.host},
-                                                       {"process", std::to_string(from.process)},
-                                                       {"rank", std::to_string(from.rank)},
-                                                       {"ranks", std::to_string(from.ranks)},
-                                                       {"nodes", std::to_string(from.nodes)},
-                                                       {"operation", of.kind},
-                                                       {"algorithm", of.algorithm},
-                                                       {"protocol", of.protocol},
-                                                       {"timing", of.timing},
-                                                       {"bytes", fmt::format("{:.0f}", of.bytes)}}));
-    add(nccl::kInspectorTime, labels, of.time_us);
-    if (!std::isnan(of.algorithm_gbs)) add(nccl::kInspectorAlgorithmRate, labels, of.algorithm_gbs);
-    if (!std::isnan(of.bus_gbs)) add(nccl::kInspectorBusRate, labels, of.bus_gbs);
+    builder_.add<InspectedOperations>({.source = source_,
+                                       .communicator = builder_.text(from.communicator),
+                                       .name = builder_.text(from.name),
+                                       .host = builder_.text(from.host),
+                                       .process_id = from.process,
+                                       .rank = from.rank,
+                                       .ranks = from.ranks,
+                                       .nodes = from.nodes,
+                                       .operation = builder_.text(of.kind),
+                                       .algorithm = builder_.text(of.algorithm),
+                                       .protocol = builder_.text(of.protocol),
+                                       .timing = builder_.text(of.timing),
+                                       .bytes = of.bytes,
+                                       .time_us = of.time_us,
+                                       .algorithm_gbs = of.algorithm_gbs,
+                                       .bus_gbs = of.bus_gbs});
   }
 
   // The counts are since the communicator began.
@@ -208,21 +206,11 @@ class InspectorReader : serving::DocumentWalk {
     }
   }
 
-  void add(std::string_view name, StringId labels, double value) {
-    ++rows_;
-    builder_.add<ScrapedValues>({.time_ns = 0,
-                                 .source = source_,
-                                 .name = builder_.text(name),
-                                 .labels = labels,
-                                 .type = type_,
-                                 .value = value});
-  }
-
   TraceBuilder builder_;
-  StringId source_, type_;
+  StringId source_;
   Context last_{};
   std::map<std::tuple<std::string, int64_t, std::string, std::string, int64_t>, double> drops_{};
-  size_t rows_ = 0, operations_ = 0;
+  size_t operations_ = 0;
 };
 
 }  // namespace

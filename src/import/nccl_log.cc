@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "import/bounded_lines.h"
-#include "trace/nccl_samples.h"
-#include "trace/sample_labels.h"
 #include "trace/trace_builder.h"
 
 namespace llmprof::nccl_log {
@@ -127,6 +125,26 @@ struct LinkKey {
   bool operator<(const LinkKey& other) const { return key() < other.key(); }
 };
 
+struct CallKey {
+  std::string communicator, operation, dtype;
+  int64_t ranks = 0;
+  NcclPrinter printer;
+  auto key() const { return std::tuple_cat(std::tie(communicator, operation, dtype, ranks), printer.key()); }
+  bool operator<(const CallKey& other) const { return key() < other.key(); }
+};
+
+struct ChoiceKey {
+  std::string operation, algorithm, protocol;
+  auto key() const { return std::tie(operation, algorithm, protocol); }
+  bool operator<(const ChoiceKey& other) const { return key() < other.key(); }
+};
+
+struct WarningKey {
+  std::string host, place, text;
+  auto key() const { return std::tie(host, place, text); }
+  bool operator<(const WarningKey& other) const { return key() < other.key(); }
+};
+
 struct CallSizes {
   int64_t calls = 0;
   double bytes = 0, least = 0, most = 0;
@@ -142,7 +160,7 @@ struct CallSizes {
 class NcclLogReader {
  public:
   NcclLogReader(Trace& trace, std::string_view source)
-      : trace_(trace), builder_(trace), source_(builder_.text(source)), type_(builder_.text(nccl::kSampleType)) {}
+      : trace_(trace), builder_(trace), source_(builder_.text(source)) {}
 
   void line(const BoundedLine& line) {
     ++line_;
@@ -163,32 +181,47 @@ class NcclLogReader {
       said(*printer, message);
   }
 
+  // Whether there was any fact.
   bool finish() {
     for (const NcclCommunicator& comm : communicators_) add_rank(comm);
-    for (const auto& [key, channels] : links_) {
-      const std::string id = key.communicator < 0 ? std::string() : at(key.communicator).id;
-      add(nccl::kLink,
-          {{"communicator", id},
-           {"from", std::to_string(key.from)},
-           {"to", std::to_string(key.to)},
-           {"side", key.receives ? "receive" : "send"},
-           {"path", key.path}},
-          static_cast<double>(channels.size()));
-    }
-    for (const auto& [labels, sizes] : calls_) {
-      add_text(nccl::kCalls, labels, static_cast<double>(sizes.calls));
-      add_text(nccl::kBytes, labels, sizes.bytes);
-      add_text(nccl::kBytesMin, labels, sizes.least);
-      add_text(nccl::kBytesMax, labels, sizes.most);
-    }
-    for (const auto& [labels, sizes] : choices_) {
-      add_text(nccl::kChoiceCalls, labels, static_cast<double>(sizes.calls));
-      add_text(nccl::kChoiceBytesMin, labels, sizes.least);
-      add_text(nccl::kChoiceBytesMax, labels, sizes.most);
-      if (sizes.channels >= 0) add_text(nccl::kChoiceChannels, labels, static_cast<double>(sizes.channels));
-    }
-    for (const auto& [labels, times] : warnings_) add_text(nccl::kWarning, labels, static_cast<double>(times));
-    return rows_ > 0;
+    for (const auto& [key, channels] : links_)
+      builder_.add<LoggedLinks>(
+          {.source = source_,
+           .communicator = key.communicator < 0 ? StringId::kEmpty : builder_.text(at(key.communicator).id),
+           .from_rank = key.from,
+           .to_rank = key.to,
+           .side = builder_.text(key.receives ? "receive" : "send"),
+           .path = builder_.text(key.path),
+           .channels = static_cast<int64_t>(channels.size())});
+    for (const auto& [key, sizes] : calls_)
+      builder_.add<LoggedCollectives>({.source = source_,
+                                       .communicator = builder_.text(key.communicator),
+                                       .operation = builder_.text(key.operation),
+                                       .dtype = builder_.text(key.dtype),
+                                       .ranks = key.ranks,
+                                       .host = builder_.text(key.printer.host),
+                                       .process_id = key.printer.process,
+                                       .device = key.printer.device,
+                                       .calls = sizes.calls,
+                                       .bytes = sizes.bytes,
+                                       .bytes_min = sizes.least,
+                                       .bytes_max = sizes.most});
+    for (const auto& [key, sizes] : choices_)
+      builder_.add<LoggedChoices>({.source = source_,
+                                   .operation = builder_.text(key.operation),
+                                   .algorithm = builder_.text(key.algorithm),
+                                   .protocol = builder_.text(key.protocol),
+                                   .calls = sizes.calls,
+                                   .bytes_min = sizes.least,
+                                   .bytes_max = sizes.most,
+                                   .channels = sizes.channels});
+    for (const auto& [key, times] : warnings_)
+      builder_.add<LoggedWarnings>({.source = source_,
+                                    .host = builder_.text(key.host),
+                                    .place = builder_.text(key.place),
+                                    .text = builder_.text(key.text),
+                                    .times = times});
+    return !communicators_.empty() || !links_.empty() || !calls_.empty() || !choices_.empty() || !warnings_.empty();
   }
 
  private:
@@ -350,14 +383,9 @@ class NcclLogReader {
     const double bytes = static_cast<double>(*elements) * static_cast<double>(dtype.bytes);
     if (bytes > kNcclBytesMax) return count(DiagnosticId::kBadNumber, "count");
     const int64_t known = known_communicator(printer, address);
-    const std::string labels =
-        labels_text({{"communicator", known < 0 ? std::string(address.substr(0, kNcclTextMax)) : at(known).id},
-                     {"dtype", std::string(dtype.name)},
-                     {"host", printer.host},
-                     {"operation", std::string(operation.substr(0, kNcclTextMax))},
-                     {"process", fmt::format("{}:{}", printer.process, printer.device)},
-                     {"ranks", std::to_string(*ranks)}});
-    if (calls_.count(labels) != 0 || room(calls_.size())) calls_[labels].add(bytes);
+    const CallKey key{known < 0 ? std::string(address.substr(0, kNcclTextMax)) : at(known).id,
+                      std::string(operation.substr(0, kNcclTextMax)), std::string(dtype.name), *ranks, printer};
+    if (calls_.count(key) != 0 || room(calls_.size())) calls_[key].add(bytes);
   }
 
   // "AllReduce: 4194304 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..23}"; before 2.23 numbers, and a time.
@@ -375,11 +403,10 @@ class NcclLogReader {
       algorithm = kAlgorithms[static_cast<size_t>(*number)];
     if (const std::optional<int64_t> number = whole_number(protocol); number && *number < 3)
       protocol = kProtocols[static_cast<size_t>(*number)];
-    const std::string labels = labels_text({{"algorithm", std::string(algorithm.substr(0, kNcclTextMax))},
-                                            {"operation", std::string(operation.substr(0, kNcclTextMax))},
-                                            {"protocol", std::string(protocol.substr(0, kNcclTextMax))}});
-    if (choices_.count(labels) == 0 && !room(choices_.size())) return;
-    CallSizes& sizes = choices_[labels];
+    const ChoiceKey key{std::string(operation.substr(0, kNcclTextMax)), std::string(algorithm.substr(0, kNcclTextMax)),
+                        std::string(protocol.substr(0, kNcclTextMax))};
+    if (choices_.count(key) == 0 && !room(choices_.size())) return;
+    CallSizes& sizes = choices_[key];
     sizes.add(static_cast<double>(*bytes));
     const size_t range = message.find(kRange), dots = message.find("..", range);
     if (range == std::string_view::npos || dots == std::string_view::npos) return;
@@ -398,47 +425,30 @@ class NcclLogReader {
       if (word.find(".cc:") != std::string_view::npos || word.find(".h:") != std::string_view::npos) place = word;
       at = end + 1;
     }
-    const std::string labels = labels_text({{"host", printer.host},
-                                            {"place", std::string(place.substr(0, kNcclTextMax))},
-                                            {"text", std::string(text.substr(0, kNcclTextMax))}});
-    if (warnings_.count(labels) != 0 || room(warnings_.size())) ++warnings_[labels];
+    const WarningKey key{printer.host, std::string(place.substr(0, kNcclTextMax)),
+                         std::string(text.substr(0, kNcclTextMax))};
+    if (warnings_.count(key) != 0 || room(warnings_.size())) ++warnings_[key];
   }
 
   void add_rank(const NcclCommunicator& comm) {
-    const auto number = [](const std::optional<int64_t>& value) {
-      return value ? std::to_string(*value) : std::string();
-    };
     const auto own = versions_.find({comm.printer.host, comm.printer.process});
-    add(nccl::kRank,
-        {{"communicator", comm.id},
-         {"rank", std::to_string(comm.rank)},
-         {"ranks", std::to_string(comm.ranks)},
-         {"host", comm.printer.host},
-         {"process", std::to_string(comm.printer.process)},
-         {"device", std::to_string(comm.printer.device)},
-         {"bus", comm.bus},
-         {"version", own != versions_.end() ? own->second : any_version_},
-         {"channels", number(comm.channels.collective)},
-         {"p2p_channels", number(comm.channels.p2p)}},
-        1);
-  }
-  void add(std::string_view name, std::vector<SampleLabel> labels, double value) {
-    add_text(name, labels_text(std::move(labels)), value);
-  }
-  void add_text(std::string_view name, const std::string& labels, double value) {
-    builder_.add<ScrapedValues>({.time_ns = 0,
-                                 .source = source_,
-                                 .name = builder_.text(name),
-                                 .labels = builder_.text(labels),
-                                 .type = type_,
-                                 .value = value});
-    ++rows_;
+    builder_.add<LoggedRanks>({.source = source_,
+                               .communicator = builder_.text(comm.id),
+                               .rank = comm.rank,
+                               .ranks = comm.ranks,
+                               .host = builder_.text(comm.printer.host),
+                               .process_id = comm.printer.process,
+                               .device = comm.printer.device,
+                               .bus_id = builder_.text(comm.bus),
+                               .version = builder_.text(own != versions_.end() ? own->second : any_version_),
+                               .channels = comm.channels.collective.value_or(-1),
+                               .p2p_channels = comm.channels.p2p.value_or(-1)});
   }
 
   Trace& trace_;
   TraceBuilder builder_;
-  StringId source_, type_;
-  uint64_t line_ = 0, rows_ = 0;
+  StringId source_;
+  uint64_t line_ = 0;
   std::string any_version_;  // rank 0 prints it for all
   std::map<std::pair<std::string, int64_t>, std::string> versions_;
   std::vector<NcclCommunicator> communicators_;
@@ -447,8 +457,9 @@ class NcclLogReader {
   std::map<LinkKey, std::set<std::string>> links_;
   std::map<Device, NcclChannels> next_channels_;  // of the communicator that the device names next
   size_t connections_ = 0;
-  std::map<std::string, CallSizes> calls_, choices_;  // by their labels
-  std::map<std::string, int64_t> warnings_;
+  std::map<CallKey, CallSizes> calls_;
+  std::map<ChoiceKey, CallSizes> choices_;
+  std::map<WarningKey, int64_t> warnings_;
 };
 
 }  // namespace

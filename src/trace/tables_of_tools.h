@@ -1,6 +1,6 @@
-// Tables that only files of other tools fill (Nsight Compute, logs of cuBLAS, benchmarks and metrics pages of servers,
-// PyTorch's memory snapshots, TensorRT's trtexec, Triton's Proton). Their rows have no place in time, unless a column
-// says so.
+// Tables that only files of other tools fill (Nsight Compute, logs of cuBLAS and NCCL, benchmarks and metrics pages of
+// servers, PyTorch's memory snapshots, TensorRT's trtexec, Triton's Proton). Their rows have no place in time, unless a
+// column says so.
 #pragma once
 
 #include "trace/rows.h"
@@ -105,6 +105,101 @@ LLMPROF_TABLE(ClientFigures, "client_figures", "What a benchmark of a server say
   C(double, value, "", "Value; not a number where the page says so")
 LLMPROF_TABLE(ScrapedValues, "scraped_values", "Samples of metrics pages of servers (Prometheus, OpenMetrics)",
               LLMPROF_SCRAPED_VALUE_COLUMNS)
+
+// What NCCL's log says (NCCL_DEBUG=INFO), each line summed up. Nothing of it has a place in time. A communicator is its
+// commId, the same on all ranks; of a split one its parent's, which of the splits it is, and its color; else its
+// address.
+#define LLMPROF_LOGGED_RANK_COLUMNS(C)                                              \
+  C(StringId, source, "", "File that it is from")                                   \
+  C(StringId, communicator, "", "Communicator")                                     \
+  C(int64_t, rank, "", "Its rank in it")                                            \
+  C(int64_t, ranks, "", "Ranks that the communicator has")                          \
+  C(StringId, host, "", "Host")                                                     \
+  C(int64_t, process_id, "", "Operating system process id")                         \
+  C(int64_t, device, "", "CUDA device ordinal")                                     \
+  C(StringId, bus_id, "", "PCI bus id; empty if absent")                            \
+  C(StringId, version, "", "Version of NCCL that its process has; empty if absent") \
+  C(int64_t, channels, "", "Channels of collectives, -1 if absent")                 \
+  C(int64_t, p2p_channels, "", "Channels of sends and receives, -1 if absent")
+LLMPROF_TABLE(LoggedRanks, "logged_ranks", "Ranks of communicators by NCCL's log", LLMPROF_LOGGED_RANK_COLUMNS)
+
+#define LLMPROF_LOGGED_LINK_COLUMNS(C)                                             \
+  C(StringId, source, "", "File that it is from")                                  \
+  C(StringId, communicator, "", "Communicator; empty where no line names it")      \
+  C(int64_t, from_rank, "", "Rank that sends")                                     \
+  C(int64_t, to_rank, "", "Rank that receives")                                    \
+  C(StringId, side, "", "Who printed it: send or receive")                         \
+  C(StringId, path, "", "Transport and what it uses, for example NET/IB/0/GDRDMA") \
+  C(int64_t, channels, "", "Channels")
+LLMPROF_TABLE(LoggedLinks, "logged_links", "Connections of ranks by NCCL's log", LLMPROF_LOGGED_LINK_COLUMNS)
+
+#define LLMPROF_LOGGED_COLLECTIVE_COLUMNS(C)                                  \
+  C(StringId, source, "", "File that it is from")                             \
+  C(StringId, communicator, "", "Communicator")                               \
+  C(StringId, operation, "", "AllReduce, Send, ...")                          \
+  C(StringId, dtype, "", "Element type, by NCCL's name: bf16, int8, ...")     \
+  C(int64_t, ranks, "", "Ranks that the communicator has")                    \
+  C(StringId, host, "", "Host that called")                                   \
+  C(int64_t, process_id, "", "Process that called")                           \
+  C(int64_t, device, "", "CUDA device ordinal that called, -1 if absent")     \
+  C(int64_t, calls, "", "Calls")                                              \
+  C(double, bytes, "bytes", "Count times size of an element, of all of them") \
+  C(double, bytes_min, "bytes", "Of the smallest")                            \
+  C(double, bytes_max, "bytes", "Of the largest")
+LLMPROF_TABLE(LoggedCollectives, "logged_collectives", "Calls of collectives by NCCL's log",
+              LLMPROF_LOGGED_COLLECTIVE_COLUMNS)
+
+#define LLMPROF_LOGGED_CHOICE_COLUMNS(C)                                              \
+  C(StringId, source, "", "File that it is from")                                     \
+  C(StringId, operation, "", "AllReduce, ...; collective where the log does not say") \
+  C(StringId, algorithm, "", "RING, TREE, NVLS, ...")                                 \
+  C(StringId, protocol, "", "LL, LL128 or SIMPLE")                                    \
+  C(int64_t, calls, "", "Calls for which it was chosen")                              \
+  C(double, bytes_min, "bytes", "Size of the smallest")                               \
+  C(double, bytes_max, "bytes", "Size of the largest")                                \
+  C(int64_t, channels, "", "Most channels, -1 if absent")
+LLMPROF_TABLE(LoggedChoices, "logged_choices", "How NCCL chose to carry collectives out, by its log",
+              LLMPROF_LOGGED_CHOICE_COLUMNS)
+
+#define LLMPROF_LOGGED_WARNING_COLUMNS(C)                                 \
+  C(StringId, source, "", "File that it is from")                         \
+  C(StringId, host, "", "Host")                                           \
+  C(StringId, place, "", "File and line of NCCL's code; empty if absent") \
+  C(StringId, text, "", "Text")                                           \
+  C(int64_t, times, "", "How often")
+LLMPROF_TABLE(LoggedWarnings, "logged_warnings", "Warnings of NCCL's log", LLMPROF_LOGGED_WARNING_COLUMNS)
+
+// What NCCL's Inspector writes: it times operations of messages that are not small.
+#define LLMPROF_INSPECTED_OPERATION_COLUMNS(C)                                                        \
+  C(StringId, source, "", "File that it is from; its rows are in the order of the file")              \
+  C(StringId, communicator, "", "Id of the communicator, the same in all files")                      \
+  C(StringId, name, "", "Name of the communicator; empty if absent")                                  \
+  C(StringId, host, "", "Host")                                                                       \
+  C(int64_t, process_id, "", "Operating system process id, -1 if absent")                             \
+  C(int64_t, rank, "", "Rank, -1 if absent")                                                          \
+  C(int64_t, ranks, "", "Ranks of the communicator, -1 if absent")                                    \
+  C(int64_t, nodes, "", "Hosts of the communicator, -1 if absent")                                    \
+  C(StringId, operation, "", "AllReduce, Send, ...")                                                  \
+  C(StringId, algorithm, "", "RING, TREE, ...; empty if absent")                                      \
+  C(StringId, protocol, "", "LL, LL128, SIMPLE; empty if absent")                                     \
+  C(StringId, timing, "", "By which clock it was timed; empty if absent")                             \
+  C(double, bytes, "bytes", "Size of the message as the file has it")                                 \
+  C(double, time_us, "us", "Time")                                                                    \
+  C(double, algorithm_gbs, "GB/s", "Bandwidth of the algorithm as the file states it; NaN if absent") \
+  C(double, bus_gbs, "GB/s", "Bus bandwidth as the file states it; NaN if absent")
+LLMPROF_TABLE(InspectedOperations, "inspected_operations", "Operations that NCCL's Inspector timed",
+              LLMPROF_INSPECTED_OPERATION_COLUMNS)
+
+#define LLMPROF_INSPECTED_LOSS_COLUMNS(C)                                 \
+  C(StringId, source, "", "File that it is from")                         \
+  C(StringId, communicator, "", "Id of the communicator")                 \
+  C(int64_t, rank, "", "Rank, -1 if absent")                              \
+  C(StringId, host, "", "Host")                                           \
+  C(int64_t, process_id, "", "Operating system process id, -1 if absent") \
+  C(StringId, kind, "", "coll or p2p")                                    \
+  C(double, operations, "", "Operations that were overwritten before they were written")
+LLMPROF_TABLE(InspectedLosses, "inspected_losses", "Operations that NCCL's Inspector lost",
+              LLMPROF_INSPECTED_LOSS_COLUMNS)
 
 // Blocks of PyTorch's caching allocator at the moment of a snapshot.
 #define LLMPROF_MEMORY_BLOCK_COLUMNS(C)                                                           \

@@ -11,10 +11,14 @@ namespace llmprof::fuzz {
 void use(std::string_view bytes) {
   Trace trace;
   if (!imported(bytes, "fuzz.json", nccl_inspector::sniff, nccl_inspector::import, trace)) return;
-  if (trace.scraped_values.empty()) broken("reading", "neither an error nor a row");
-  if (more_than_text(bytes, trace.scraped_values.size(), 4)) broken("reading", "more rows than text");
-  for (const double value : trace.scraped_values.value)
-    if (!std::isfinite(value) || value < 0) broken("reading", "a figure that is none");
+  const InspectedOperations& rows = trace.inspected_operations;
+  const size_t all = rows.size() + trace.inspected_losses.size();
+  if (all == 0) broken("reading", "neither an error nor a row");
+  if (more_than_text(bytes, all, 16)) broken("reading", "more rows than text");
+  const auto wrong = [](double value) { return !std::isfinite(value) || value < 0; };
+  for (Row row = 0; row < rows.size(); ++row)
+    if (wrong(rows.bytes[row]) || wrong(rows.time_us[row]) || rows.algorithm_gbs[row] < 0 || rows.bus_gbs[row] < 0)
+      broken("reading", "a figure that is none");
   finish_and_report(trace, true);
 }
 

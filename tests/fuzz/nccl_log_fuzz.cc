@@ -10,8 +10,10 @@ namespace llmprof::fuzz {
 void use(std::string_view bytes) {
   Trace trace;
   if (!imported(bytes, "fuzz.log", nccl_log::sniff, nccl_log::import, trace)) return;
-  // A line makes one fact at most, of at most four values.
-  if (more_than_text(bytes, trace.scraped_values.size(), 4)) broken("reading", "more facts than lines");
+  const size_t facts = trace.logged_ranks.size() + trace.logged_links.size() + trace.logged_collectives.size() +
+                       trace.logged_choices.size() + trace.logged_warnings.size();
+  if (facts == 0) broken("reading", "neither an error nor a fact");
+  if (more_than_text(bytes, facts, 16)) broken("reading", "more facts than lines");  // of one each
   finish_and_report(trace, false);
 }
 

@@ -21,15 +21,6 @@ ReadInspector read_inspector(const std::string& text) {
   return out;
 }
 
-// "name value", one a line.
-std::string figures_of(const Trace& trace) {
-  std::string out;
-  for (Row row = 0; row < trace.scraped_values.size(); ++row)
-    out += std::string(trace.text(trace.scraped_values.name[row])) + " " +
-           std::to_string(static_cast<int64_t>(trace.scraped_values.value[row])) + "\n";
-  return out;
-}
-
 const std::string kStatistics =
     R"({"header":{"id":"0x1","rank":1,"n_ranks":8,"nnodes":2},"metadata":{"hostname":"h","pid":7},)"
     R"("dump_stats":{"coll_dropped_total":3,"p2p_dropped_total":0}})"
@@ -42,19 +33,33 @@ const std::string kOperation =
 TEST(NcclInspector, TakesTheContextFromTheStatisticsBefore) {
   const ReadInspector got = read_inspector(kStatistics + kOperation + kOperation);
   ASSERT_TRUE(got.fine);
-  const std::string one = "nccl_operation_us 20\nnccl_operation_algorithm_gbs 2\nnccl_operation_bus_gbs 4\n";
-  EXPECT_EQ(figures_of(got.trace), one + one + "nccl_operations_dropped 3\n");
-  EXPECT_EQ(
-      got.trace.text(got.trace.scraped_values.labels[0]),
-      "algorithm=\"RING\",bytes=\"1024\",communicator=\"0x1\",host=\"h\",name=\"\",nodes=\"2\",operation=\"AllReduce\","
-      "process=\"7\",protocol=\"\",rank=\"1\",ranks=\"8\",timing=\"\"");
+  const InspectedOperations& rows = got.trace.inspected_operations;
+  ASSERT_EQ(rows.size(), 2U);
+  const auto text = [&got](StringId id) { return got.trace.text(id); };
+  for (Row row = 0; row < 2; ++row) {
+    EXPECT_EQ(text(rows.communicator[row]), "0x1");
+    EXPECT_EQ(text(rows.host[row]), "h");
+    EXPECT_EQ(text(rows.operation[row]), "AllReduce");
+    EXPECT_EQ(text(rows.algorithm[row]), "RING");
+    EXPECT_EQ(text(rows.protocol[row]), "");  // unknown
+    EXPECT_EQ(rows.process_id[row], 7);
+    EXPECT_EQ(rows.rank[row], 1);
+    EXPECT_EQ(rows.ranks[row], 8);
+    EXPECT_EQ(rows.nodes[row], 2);
+    EXPECT_EQ(rows.bytes[row], 1024);
+    EXPECT_EQ(rows.time_us[row], 20);
+    EXPECT_EQ(rows.algorithm_gbs[row], 2.5);
+    EXPECT_EQ(rows.bus_gbs[row], 4);
+  }
+  ASSERT_EQ(got.trace.inspected_losses.size(), 1U);
+  EXPECT_EQ(got.trace.inspected_losses.operations[0], 3);
   EXPECT_EQ(got.trace.diagnostics.total(), 0U);
 }
 
 TEST(NcclInspector, KeepsOperationsThatAreEqual) {
   ReadInspector got = read_inspector(kStatistics + kOperation + kOperation);
   finish_import(got.trace);
-  EXPECT_EQ(got.trace.scraped_values.size(), 7U);
+  EXPECT_EQ(got.trace.inspected_operations.size(), 2U);
 }
 
 TEST(NcclInspector, AHeaderOfItsOwnComesFirst) {
@@ -62,8 +67,9 @@ TEST(NcclInspector, AHeaderOfItsOwnComesFirst) {
       kStatistics + R"({"header":{"id":"0x2","rank":0,"n_ranks":2},"p2p_perf":{"p2p":"Send","p2p_peer":1,)"
                     R"("p2p_msg_size_bytes":9000,"p2p_exec_time_us":3}})");
   ASSERT_TRUE(got.fine);
-  EXPECT_NE(got.trace.text(got.trace.scraped_values.labels[0]).find("communicator=\"0x2\""), std::string_view::npos);
-  EXPECT_NE(got.trace.text(got.trace.scraped_values.labels[0]).find("nodes=\"-1\""), std::string_view::npos);
+  ASSERT_EQ(got.trace.inspected_operations.size(), 1U);
+  EXPECT_EQ(got.trace.text(got.trace.inspected_operations.communicator[0]), "0x2");
+  EXPECT_EQ(got.trace.inspected_operations.nodes[0], -1);
 }
 
 TEST(NcclInspector, RefusesWhatHasNoOperation) {

@@ -15,14 +15,14 @@ Trace read_nccl(const std::string& text) {
   return trace;
 }
 
-// "name{labels} value", one a line.
-std::string facts_of(const Trace& trace) {
-  const ScrapedValues& rows = trace.scraped_values;
+// "communicator: from -> to side path xchannels", one a line.
+std::string links_of(const Trace& trace) {
+  const LoggedLinks& rows = trace.logged_links;
   std::string out;
-  for (Row row = 0; row < rows.size(); ++row) {
-    out += std::string(trace.text(rows.name[row])) + "{" + std::string(trace.text(rows.labels[row])) + "} " +
-           std::to_string(static_cast<int64_t>(rows.value[row])) + "\n";
-  }
+  for (Row row = 0; row < rows.size(); ++row)
+    out += std::string(trace.text(rows.communicator[row])) + ": " + std::to_string(rows.from_rank[row]) + " -> " +
+           std::to_string(rows.to_rank[row]) + " " + std::string(trace.text(rows.side[row])) + " " +
+           std::string(trace.text(rows.path[row])) + " x" + std::to_string(rows.channels[row]) + "\n";
   return out;
 }
 
@@ -33,9 +33,9 @@ TEST(NcclLog, OldAndNewConnections) {
       "h:1:2 [0] NCCL INFO Channel 01/0 : 0[1b000] -> 1[1c000] via P2P/IPC/read\n"
       "h:1:2 [0] NCCL INFO Channel 01/0 : 0[1b000] -> 1[1c000] via P2P/IPC/read\n"
       "h:1:2 [0] NCCL INFO Channel 00 : 0   1\n");
-  EXPECT_EQ(facts_of(trace),
-            "nccl_link_channels{communicator=\"\",from=\"0\",path=\"P2P/IPC/read\",side=\"send\",to=\"1\"} 2\n"
-            "nccl_link_channels{communicator=\"\",from=\"0\",path=\"P2P/direct pointer\",side=\"send\",to=\"1\"} 1\n");
+  EXPECT_EQ(links_of(trace),
+            ": 0 -> 1 send P2P/IPC/read x2\n"
+            ": 0 -> 1 send P2P/direct pointer x1\n");
   EXPECT_EQ(trace.diagnostics.total(), 0u);
 }
 
@@ -47,11 +47,12 @@ TEST(NcclLog, ConnectionsOfSeveralCommunicatorsGoByRank) {
       "h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct\n"
       "h:1:2 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0\n"
       "h:1:2 [0] NCCL INFO Channel 00/0 : 7[1] -> 6[0] via P2P/CUMEM\n");
-  const std::string facts = facts_of(trace);
-  for (const char* fact :
-       {"communicator=\"0xaa\",from=\"3\",path=\"P2P/CUMEM\"", "communicator=\"0xbb\",from=\"0\",path=\"SHM",
-        "communicator=\"0xbb\",from=\"1\",path=\"NET/Socket/0\",side=\"receive\"", "communicator=\"\",from=\"7\""})
-    EXPECT_NE(facts.find(fact), std::string::npos) << facts;
+  EXPECT_EQ(links_of(trace),
+            ": 7 -> 6 send P2P/CUMEM x1\n"
+            "0xaa: 3 -> 2 send P2P/CUMEM x1\n"
+            "0xbb: 0 -> 1 send SHM/direct/direct x1\n"
+            "0xbb: 1 -> 0 receive NET/Socket/0 x1\n");
+  EXPECT_EQ(trace.logged_ranks.size(), 2u);
 }
 
 TEST(NcclLog, DamageIsCounted) {
@@ -66,7 +67,10 @@ TEST(NcclLog, DamageIsCounted) {
       std::string(20000, 'x') + " NCCL INFO y\n" +
       "h:1:2 [0] NCCL INFO Send: opCount 0 count 9 datatype 7 op 0 root 1 comm 0xa [nranks=2] stream 0x1\n"
       "h:1:2 [0] NCCL INFO Recv: opCount 0 count 9 datatype 7 op 0 root 1 comm 0xa [nranks=2] str");
-  EXPECT_EQ(trace.scraped_values.size(), 4u);
+  ASSERT_EQ(trace.logged_collectives.size(), 1u);
+  EXPECT_EQ(trace.text(trace.logged_collectives.operation[0]), "Send");
+  EXPECT_EQ(trace.logged_collectives.bytes[0], 36);
+  EXPECT_EQ(trace.logged_ranks.size() + trace.logged_links.size() + trace.logged_warnings.size(), 0u);
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kCutRecord), 4u);
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kUnknownCategory), 1u);
   EXPECT_EQ(trace.diagnostics.count(DiagnosticId::kBadNumber), 1u);
