@@ -117,15 +117,15 @@ bool others_between(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
 }
 
 // Steps that nobody names and that fetch results several times by the same code outside the model, each time behind a
-// good part of their products and attention, and behind an output layer where one is known: a token needs a pass of the
-// model and its logits, so what was found as one step is several.
+// good part of their products and attention, and behind an output layer and a copy to the host where any are known: a
+// token needs a pass of the model and its logits, so what was found as one step is several.
 bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_tell) {
   constexpr double kPart = 0.1;  // a guard or a draft between two waits of a sampler has a few percent of them
   constexpr std::string_view kInModule = "[nn.Module]";
   const Steps& steps = trace.steps;
   const HostPlaces& places = trace.host_places;
   struct Launches {
-    std::vector<int64_t> times, logits;  // of products and attention; of output layers
+    std::vector<int64_t> times, logits, copies;  // of products and attention; of output layers; to the host
   };
   bool any = false;
   for (size_t row = 0; row < places.size() && !any; ++row)
@@ -137,11 +137,12 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
     const StepId step = trace.gpu_links.step[gpu];
     const ApiCallId api = trace.gpu_links.api[gpu];
     if (step == kNoRow || api == kNoRow || steps.kind[step] != StageKind::kDecode || named_by_words(trace, step) ||
-        steps.missing[step] != MissingKernels::kNone || steps.phase[step] == StepPhase::kWarmUp ||
-        !is_arithmetic(trace.gpu_links.category[gpu]))
+        steps.missing[step] != MissingKernels::kNone || steps.phase[step] == StepPhase::kWarmUp)
       continue;
+    const bool copies = trace.gpu_ops.path[gpu] == CopyPath::kDeviceToHost;
+    if (!copies && !is_arithmetic(trace.gpu_links.category[gpu])) continue;
     Launches& mine = launches[step];
-    mine.times.push_back(trace.api_calls.start_ns[api]);
+    (copies ? mine.copies : mine.times).push_back(trace.api_calls.start_ns[api]);
     const WorkId work = trace.gpu_links.work[gpu];
     if (outputs.has(work)) mine.logits.push_back(trace.api_calls.start_ns[api]);
   }
@@ -149,10 +150,10 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
   StringId code = StringId::kEmpty;
   for (auto& [step, mine] : launches) {
     std::vector<int64_t>& times = mine.times;
-    std::sort(times.begin(), times.end());
-    std::sort(mine.logits.begin(), mine.logits.end());
+    if (times.empty()) continue;
+    for (std::vector<int64_t>* all : {&times, &mine.logits, &mine.copies}) std::sort(all->begin(), all->end());
     std::map<StringId, int64_t> counts;
-    size_t before = 0, logits_before = 0;
+    size_t before = 0, logits_before = 0, copies_before = 0;
     const auto launched_by = [](const std::vector<int64_t>& sorted, int64_t time) {
       return static_cast<size_t>(std::lower_bound(sorted.begin(), sorted.end(), time) - sorted.begin());
     };
@@ -163,8 +164,11 @@ bool fetches_several_times(const Trace& trace, std::vector<CannotTell>& cannot_t
       const size_t launched = launched_by(times, places.start_ns[row]);
       const size_t logits = launched_by(mine.logits, places.start_ns[row]);
       const double part = static_cast<double>(launched - before) / static_cast<double>(times.size());
-      const bool may_be_token = mine.logits.empty() || logits > logits_before;
-      before = launched, logits_before = logits;
+      // A blocking copy is its own wait.
+      const size_t copies = launched_by(mine.copies, places.start_ns[row] + places.dur_ns[row]);
+      const bool may_be_token =
+          (mine.logits.empty() || logits > logits_before) && (mine.copies.empty() || copies > copies_before);
+      before = launched, logits_before = logits, copies_before = copies;
       if (part >= kPart && may_be_token && trace.text(places.stack[row]).find(kInModule) == std::string_view::npos)
         ++counts[places.stack[row]];
     }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analyze/clock_offset.h"
+#include "base/json_document.h"
 #include "base/statistics.h"
 #include "derive/recorded_spans.h"
 #include "trace/throttle_known.h"
@@ -387,6 +388,27 @@ void fill_stage_readings(const Context& context, const DeviceReadings& readings,
   fill_power(steps, readings, group, row);
 }
 
+OptDouble power_limit_w(const Trace& trace, int32_t device) {
+  const Devices& devices = trace.devices;
+  const auto at = std::find(devices.device.begin(), devices.device.end(), device);
+  if (at == devices.device.end()) return std::nullopt;
+  const Row row = static_cast<Row>(at - devices.device.begin());
+  if (devices.whole_uuid[row] != StringId::kEmpty) return std::nullopt;
+  const std::string_view uuid = trace.text(devices.uuid[row]), name = trace.text(devices.name[row]);
+  OptDouble only;
+  for (const auto& [key, text] : trace.metadata) {
+    if (!key.starts_with("gpu.")) continue;
+    const Result<JsonDocument> gpu = JsonDocument::parse(text);
+    if (!gpu) continue;
+    const std::optional<double> limit = gpu->root()["power_limit_w"].number();
+    const bool own = uuid.empty() ? gpu->root()["name"].text() == name : gpu->root()["uuid"].text() == uuid;
+    if (!limit || !own) continue;
+    if (only && *only != *limit) return std::nullopt;
+    only = limit;
+  }
+  return only;
+}
+
 void analyze_telemetry(const Context& context, Report& report, std::vector<CannotTell>& cannot_tell) {
   const Trace& trace = context.trace;
   explain_placing(context, cannot_tell);
@@ -420,6 +442,7 @@ void analyze_telemetry(const Context& context, Report& report, std::vector<Canno
   TelemetryReport telemetry;
   telemetry.device = window.device;
   telemetry.window_ms.ns = window.end_ns - window.start_ns;
+  telemetry.power_limit_w = power_limit_w(trace, window.device);
   if (telemetry.window_ms.ns > readings.uncertain_ns) {
     const int64_t half = readings.uncertain_ns / 2;  // only what surely lies in the window
     fill_nvml(context, readings, {window.device, window.start_ns + half, window.end_ns - half}, telemetry);

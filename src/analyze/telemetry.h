@@ -25,6 +25,10 @@ void fill_measured_flops(OptDouble tensor_flops_per_cycle, StageTiming& row);
 // Why stages with counter samples have no flops_measured, and stages that executed less than their shapes say.
 void explain_measured_flops(const Report& report, std::vector<CannotTell>& cannot_tell);
 
+// What a device may draw, W, as the driver said it when recording began; empty where it did not, for a part of a
+// divided GPU, and where it is not known which of several GPUs the device is.
+OptDouble power_limit_w(const Trace& trace, int32_t device);
+
 // Energy of a stage needs this much of it: the power sensor of data centre GPUs sees 25 of every 100 ms.
 inline constexpr int64_t kEnergyStageNsMin = 2'000'000'000;
 // Below this share of the time covered by samples no total of memory traffic is given.

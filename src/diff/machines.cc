@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "base/json_document.h"
+#include "analyze/telemetry.h"
 #include "base/statistics.h"
 #include "diff/diff.h"
 #include "diff/noise.h"
@@ -25,19 +25,9 @@ OptText fact(const Trace& trace, const char* key) {
   return found == trace.metadata.end() || found->second.empty() ? std::nullopt : OptText(found->second);
 }
 
-// Of the reported GPU, as the driver said it at the start.
 OptDouble power_cap_of(const Run& run) {
-  OptDouble only;
-  for (const auto& [key, text] : run.trace.metadata) {
-    if (!key.starts_with("gpu.")) continue;
-    const Result<JsonDocument> gpu = JsonDocument::parse(text);
-    if (!gpu) continue;
-    const std::optional<double> limit = gpu->root()["power_limit_w"].number();
-    if (!limit || !run.report.device || gpu->root()["name"].text() != run.report.device->name) continue;
-    if (only && *only != *limit) return std::nullopt;  // which GPU of them it was is not said
-    only = limit;
-  }
-  return only;
+  if (!run.report.device) return std::nullopt;
+  return power_limit_w(run.trace, static_cast<int32_t>(run.report.device->device));
 }
 
 OptDouble clock_of(const Run& run) {

@@ -105,8 +105,9 @@ std::string window_lines(const TelemetryReport& telemetry, const RenderOptions& 
   std::string line;
   const auto add = [&](const std::string& part) { line += (line.empty() ? "" : ", ") + part; };
   if (telemetry.power_w)
-    add(fmt::format("power {:.0f} W ({:.0f} to {:.0f})", telemetry.power_w->mean, telemetry.power_w->min,
-                    telemetry.power_w->max));
+    add(fmt::format("power {:.0f} W ({:.0f} to {:.0f}{})", telemetry.power_w->mean, telemetry.power_w->min,
+                    telemetry.power_w->max,
+                    telemetry.power_limit_w ? fmt::format(", of at most {:.0f}", *telemetry.power_limit_w) : ""));
   if (telemetry.energy_j) add(fmt::format("energy {:.4g} J", *telemetry.energy_j));
   if (telemetry.energy_per_token_j) add(fmt::format("{:.3g} J per token", *telemetry.energy_per_token_j));
   if (telemetry.sm_clock_mhz)

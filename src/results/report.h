@@ -422,6 +422,7 @@ using OptSummary = std::optional<Summary>;
   F(OptDouble, dram_frac, "frac", "The same of the memory interface")                                   \
   F(OptDouble, counter_clock_offset_us, "us", "Kernel times minus counter times where they agree best") \
   F(OptSummary, power_w, "W", "Board power")                                                            \
+  F(OptDouble, power_limit_w, "W", "Its limit, as the driver said it when recording began")             \
   F(OptSummary, sm_clock_mhz, "MHz", "SM clock")                                                        \
   F(OptText, sm_clock_source, "", "pm-sampling or nvml")                                                \
   F(OptSummary, memory_clock_mhz, "MHz", "Memory clock")                                                \

@@ -493,8 +493,9 @@ TEST(Latency, OtherPassesBeforeMostStepsMayBePartOfAToken) {
 
 // A request taken for a step: the code that fetches a token does so four times in it.
 TEST(Latency, StepsThatFetchSeveralTimesAreNoTokens) {
-  enum Case { kTokens, kOnce, kSampler, kInModule, kNamed, kLogitsOfEach, kLogitsOnce };
-  for (const Case what : {kTokens, kOnce, kSampler, kInModule, kNamed, kLogitsOfEach, kLogitsOnce}) {
+  enum Case { kTokens, kOnce, kSampler, kInModule, kNamed, kLogitsOfEach, kLogitsOnce, kCopyOfEach, kCopyOnce };
+  for (const Case what :
+       {kTokens, kOnce, kSampler, kInModule, kNamed, kLogitsOfEach, kLogitsOnce, kCopyOfEach, kCopyOnce}) {
     AnalyzedRecording run;
     run.window(0, 80 * kMs);
     for (int i = 0; i < 4; ++i) {
@@ -524,13 +525,21 @@ TEST(Latency, StepsThatFetchSeveralTimesAreNoTokens) {
                 {.step = step, .api = run.api("cudaLaunchKernel", time, 5 * kUs), .work = work});
         const bool waits = what == kOnce ? last : what == kSampler ? k >= 37 : k % 10 == 9;
         if (waits) wait(time + 20 * kUs);
+        // What only waits, amid the model, fetches nothing.
+        if ((what == kCopyOfEach && waits) || (what == kCopyOnce && last)) {
+          run.gpu("Memcpy DtoH", Category::kCopy, time + 12 * kUs, kUs,
+                  {.step = step, .api = run.api("cudaMemcpyAsync", time + 10 * kUs, 5 * kUs)});
+          run.trace.gpu_ops.kind.back() = GpuOpKind::kMemcpy;
+          run.trace.gpu_ops.path.back() = CopyPath::kDeviceToHost;
+        }
       }
     }
     add_level(run.trace, 0, 80 * kMs, RecordingLevel::kDefault);
     Result<Report> report = analyze(run.trace);
     ASSERT_TRUE(report);
-    EXPECT_EQ(report->latency.has_value(), what != kTokens && what != kLogitsOfEach) << what;
-    if (what != kTokens && what != kLogitsOfEach) continue;
+    const bool several = what == kTokens || what == kLogitsOfEach || what == kCopyOfEach;
+    EXPECT_EQ(report->latency.has_value(), !several) << what;
+    if (!several) continue;
     EXPECT_NE(why_no_latency(*report).find("4 times by the same code, generate (serve.py:31) < main (serve.py:50)"),
               std::string::npos)
         << why_no_latency(*report);

@@ -611,5 +611,23 @@ TEST(WithoutRecording, IsWhatHasNoProgram) {
   EXPECT_FALSE(without_recording(logs));
 }
 
+// The driver's facts are of all GPUs of the machine, by its numbers; a device is found by its uuid.
+TEST(Telemetry, PowerLimitIsThatOfTheDevice) {
+  Trace trace;
+  TraceBuilder rows(trace);
+  rows.add<Devices>({.device = 0, .name = rows.text("NVIDIA H200"), .uuid = rows.text("GPU-b")});
+  rows.add<Devices>({.device = 1, .name = rows.text("NVIDIA H200")});  // a trace of another tool
+  rows.add<Devices>({.device = 2, .uuid = rows.text("MIG-c"), .whole_uuid = rows.text("GPU-b")});
+  trace.metadata["gpu.0"] = R"({"uuid":"GPU-a","name":"NVIDIA H200","power_limit_w":700})";
+  trace.metadata["gpu.1"] = R"({"uuid":"GPU-b","name":"NVIDIA H200","power_limit_w":350})";
+  trace.metadata["gpu.2"] = "no JSON";
+  EXPECT_EQ(power_limit_w(trace, 0), OptDouble(350));
+  EXPECT_EQ(power_limit_w(trace, 1), std::nullopt);  // which of the two is not said
+  EXPECT_EQ(power_limit_w(trace, 2), std::nullopt);
+  EXPECT_EQ(power_limit_w(trace, 3), std::nullopt);
+  trace.metadata["gpu.1"] = R"({"uuid":"GPU-b","name":"NVIDIA H200","power_limit_w":700})";
+  EXPECT_EQ(power_limit_w(trace, 1), OptDouble(700));
+}
+
 }  // namespace
 }  // namespace llmprof

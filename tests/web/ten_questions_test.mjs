@@ -149,8 +149,8 @@ const QUESTIONS = [
     assert.equal(first.stage, stage);
     assert.equal(Number(first.calls.replaceAll(',', '')), calls);
     agrees(first.total, total, 'total');
-    agrees(first.share, share, 'share');
-    return `${first.name} (${first.stage}), ${first.total}, ${first.share}`;
+    agrees(first['share of the recording'], share, 'share');
+    return `${first.name} (${first.stage}), ${first.total}, ${first['share of the recording']}`;
   },
 
   async function what_kind_of_work(page, truth) {
@@ -160,7 +160,7 @@ const QUESTIONS = [
       const first = rows.find((row) => row.stage === stage);
       assert.equal(first.category, categories[0][0], stage);
       agrees(first.time, categories[0][1], `${stage}: ${first.category}`);
-      answers.push(`${stage}: ${first.category} ${first.share}`);
+      answers.push(`${stage}: ${first.category} ${first['share of the stage']}`);
     }
     return answers.join(', ');
   },

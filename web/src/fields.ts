@@ -53,6 +53,11 @@ export class Fields {
     return provenance_of(this.result.kind, this.path, field, row);
   }
 
+  /** What a column is called. */
+  name(field: string): string {
+    return (field === 'share' && shares[this.path]) || name_of(field);
+  }
+
   /** Exact name, unit and provenance: what stands beside a column's heading. */
   about(field: string): string {
     const unit = this.unit(field);
@@ -100,6 +105,15 @@ const plain_names: Record<string, string> = {
   launch_ms: 'launches, total',
   sync_ms: 'syncs, total',
   host_per_gpu: 'host over GPU time',
+  // Of a step of a stage: how long, not how many.
+  kernels_p50_ms: 'kernels, time (median)',
+  copies_p50_ms: 'copies, time (median)',
+};
+
+/** What a share is a part of, by the table that it stands in. */
+const shares: Record<string, string> = {
+  kernels_topk: 'share of the recording',
+  categories: 'share of the stage',
 };
 
 /** "wall" of wall_ms: the unit stands at the numbers. */

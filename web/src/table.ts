@@ -2,7 +2,7 @@
 // be found in JSON and CSV. A link such as #kernels?name=gemm&stage=decode shows the rows that have these values.
 import { copy_text, csv_of } from './csv';
 import { el, shortened, type Child } from './dom';
-import { type Fields, name_of } from './fields';
+import { type Fields } from './fields';
 import { number_of, row_of, text_of, type Row, type Value } from './result';
 
 export interface TableSpec {
@@ -139,7 +139,7 @@ class Table implements DataTable {
     const groups = this.spec.group_by ?? [];
     this.group.append(
       el('option', { value: '' }, 'nothing'),
-      ...groups.map((name) => el('option', { value: name }, name_of(name))),
+      ...groups.map((name) => el('option', { value: name }, this.spec.fields.name(name))),
     );
     const hidden_columns = this.spec.columns && this.spec.columns.length < this.every_column.length;
     return el(
@@ -244,7 +244,9 @@ class Table implements DataTable {
       this.draw();
       this.filter.focus();
     });
-    const text = this.wanted.map(([column, value]) => `${name_of(column)}: ${shortened(value, 80)}`).join(', ');
+    const text = this.wanted
+      .map(([column, value]) => `${this.spec.fields.name(column)}: ${shortened(value, 80)}`)
+      .join(', ');
     this.chosen.append(rows.length ? `only ${text} ` : `no row has ${text} `, all);
     if (rows.length > 0 && rows.length <= kDescribed)
       this.described.append(
@@ -255,7 +257,7 @@ class Table implements DataTable {
   private heading(column: string): HTMLElement {
     const sorted = this.sort?.column === column ? this.sort.direction : null;
     const about = column === 'rows' && this.group.value ? 'rows of the group' : this.spec.fields.about(column);
-    const button = el('button', { type: 'button', 'data-tip': about }, name_of(column));
+    const button = el('button', { type: 'button', 'data-tip': about }, this.spec.fields.name(column));
     button.addEventListener('click', () => {
       const first: Direction = this.numeric.has(column) || column === 'rows' ? 'descending' : 'ascending';
       const other: Direction = first === 'descending' ? 'ascending' : 'descending';
@@ -314,7 +316,7 @@ export function description(title: string, row: Row, fields: Fields, extra?: Chi
       el(
         'div',
         {},
-        el('dt', {}, name_of(column)),
+        el('dt', {}, fields.name(column)),
         el('dd', { class: text === null ? 'none' : null }, text === null ? 'not known' : shortened(text, 4000)),
         number_of(value) !== null && fields.provenance(column, row)
           ? el('dd', { class: 'from' }, fields.provenance(column, row))
