@@ -20,7 +20,8 @@ struct StageRanges;
 // that is longer than halfway from the steps to the shortest recorded prompt. A step without products and graphs has
 // that wait as its event.
 // Threads that begin when others have ended count as one (a thread for each request). Where ranges hold several steps
-// each, the steps of a range are those that end in one. Left out are threads whose steps are named, hosts that run
+// each, the steps of a range are those that end in one; where they hold prompts too, the first token of each is left
+// out, since nothing says when the prompt before it ended. Left out are threads whose steps are named, hosts that run
 // ahead of the GPU, stages that no event tells apart, steps behind a pause, and those in which products or graphs came
 // that no recorded one of their stage has.
 void add_recurring_steps(const Trace& trace, const StageRanges& ranges, const RecordedSpans& recorded,

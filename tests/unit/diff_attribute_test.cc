@@ -118,6 +118,17 @@ TEST(Attribute, ASlowerHost) {
   expect_part(attributed(Plan{}, slow), DiffPart::kPace);
 }
 
+TEST(HostPace, IsTheHostsWhereTheDriverGoesAlong) {
+  const auto moved = [](double code, double calls) { return HostPaceRatio{.code = code, .calls = calls}.host_moved(); };
+  EXPECT_FALSE(moved(1.04, 1.3));
+  EXPECT_TRUE(moved(1.3, 1.0));  // calls of equal runs differ by as much
+  EXPECT_TRUE(moved(4, 1.5));
+  EXPECT_TRUE(moved(0.25, 0.7));
+  EXPECT_FALSE(moved(4, 1.05));
+  EXPECT_FALSE(moved(4, 0.7));
+  EXPECT_FALSE(moved(0.25, 1.2));
+}
+
 // Of steps with another cause too: that one alone is left at one pace.
 TEST(Attribute, StepsAtOnePaceDifferByWhatWasChanged) {
   Plan slow, gap, more;
