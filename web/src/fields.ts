@@ -108,6 +108,8 @@ const plain_names: Record<string, string> = {
   // Of a step of a stage: how long, not how many.
   kernels_p50_ms: 'kernels, time (median)',
   copies_p50_ms: 'copies, time (median)',
+  kernels_mean_ms: 'kernels, time (mean)',
+  copies_mean_ms: 'copies, time (mean)',
 };
 
 /** What a share is a part of, by the table that it stands in. */

@@ -289,10 +289,12 @@ function verdict(page: Page): HTMLElement {
     (a, b) => (number_of(b['wall_ms']) ?? 0) - (number_of(a['wall_ms']) ?? 0),
   );
   const not_all: string[] = []; // stages of which some steps are recorded and some are not
+  const apart: string[] = []; // stages whose times are without the recorder
   const rows = longest_first.map((stage) => {
     const name = text_of(stage['name']);
     const to = stage_address(name);
     const step = step_time(data, stage);
+    if (step.source.endsWith('without the recorder')) apart.push(shortened(name));
     const busy = number_of(stage['gpu_busy_frac']);
     const counted = number_of(stage['gr_active_frac']);
     const of = step_of(data, stage);
@@ -372,8 +374,11 @@ function verdict(page: Page): HTMLElement {
       el('tbody', {}, ...rows),
     ),
   );
-  const note = `${processor(data)} idle is of recorded steps: ${not_all.join(', ')}.`;
-  return el('div', {}, table, not_all.length ? el('p', { class: 'note' }, note) : null);
+  const notes = [
+    apart.length ? `Without what recording costs: median step and ${processor(data)} idle of ${apart.join(', ')}.` : '',
+    not_all.length ? `${processor(data)} idle is of recorded steps: ${not_all.join(', ')}.` : '',
+  ].filter((note) => note !== '');
+  return el('div', {}, table, notes.length ? el('p', { class: 'note' }, notes.join(' ')) : null);
 }
 
 const peak_words = (data: Row): string => (row_of(data['device'])?.['sku'] ? 'data sheet’s' : 'measured');
