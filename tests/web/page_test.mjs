@@ -313,8 +313,8 @@ test('a step of each stage: medians and means of the recorded steps, as the JSON
         ['step, mean', 'step_mean_ms'],
         ['GPU busy, median', 'gpu_busy_p50_ms'],
         ['GPU idle, median', 'gpu_idle_p50_ms'],
-        ['kernels, mean', 'kernels_mean_ms'],
-        ['copies, mean', 'copies_mean_ms'],
+        ['kernels, time (mean)', 'kernels_mean_ms'],
+        ['copies, time (mean)', 'copies_mean_ms'],
       ])
         assert.ok(Math.abs(ms(cell(row, column)) - json[field]) <= 1e-3 * json[field], `${name}, ${column}: ${row}`);
       assert.equal(Number(cell(row, 'recorded steps')), json.recorded_steps);
@@ -329,6 +329,7 @@ test('idle time says of how many recorded steps it is, where there are others', 
   const data = json_of('eager');
   const decode = data.stage_steps.find((row) => row.stage === 'decode');
   decode.all_steps = 1240;
+  data.undisturbed = [{ stage: 'decode', device: decode.device, source: 'unrecorded', step_ms: 3 }];
   const file = join(folder, 'recorded_steps.html');
   writeFileSync(file, page_of(web, 'report', JSON.stringify(data)));
   await with_page(file, async (page) => {
@@ -340,7 +341,8 @@ test('idle time says of how many recorded steps it is, where there are others', 
     assert.equal(tip, `measured: recorded steps, ${decode.recorded_steps} of 1,240`);
     assert.equal(
       await page.textContent('#answer p.note'),
-      `GPU idle is of recorded steps: decode ${decode.recorded_steps} of 1,240.`,
+      'Without what recording costs: median step and GPU idle of decode. ' +
+        `GPU idle is of recorded steps: decode ${decode.recorded_steps} of 1,240.`,
     );
     const row = await page.$$eval('#stages table.stages tr', (rows) =>
       rows.map((one) => [...one.cells].map((cell) => cell.textContent)).find((one) => one[0] === 'recorded steps'),
