@@ -129,6 +129,22 @@ TEST(HostPace, IsTheHostsWhereTheDriverGoesAlong) {
   EXPECT_FALSE(moved(0.25, 1.2));
 }
 
+// A step is a sum of times: a third of the places, that take most of them, say how slow a host is.
+TEST(HostPace, IsByTimeAndNotByTheNumberOfPlaces) {
+  Plan plain, slow;
+  plain.long_ns = slow.long_ns = 60'000;
+  slow.pace = 1.2;
+  slow.long_pace = 1.25;
+  const diff::Run a = run_of(plain), b = run_of(slow);
+  const StepGroup of_a = step_groups(a).front(), of_b = step_groups(b).front();
+  Attributor attributor;
+  const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&a, &of_a}, GroupOfRun{&b, &of_b});
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->pace.code, 1.2 * (7 + 60 * 1.25) / 67, 0.02);
+  const double step_ms = step_figure(a, of_a)->value;
+  EXPECT_NEAR(found->ms, step_ms, 0.06 * step_ms);  // by places it would be a fifth longer
+}
+
 // Of steps with another cause too: that one alone is left at one pace.
 TEST(Attribute, StepsAtOnePaceDifferByWhatWasChanged) {
   Plan slow, gap, more;

@@ -22,7 +22,10 @@ struct Plan {
   int64_t special_ns = 4'000;  // of the one in the middle
   std::string special = "gemm_special";
   int64_t gap_ns = 0;  // of host code before the one in the middle
-  int waits = 0;       // for the GPU, after so many launches each
+  // Of host code behind every so many launches, and how many times as long it takes than the pace has it.
+  int64_t long_ns = 0, long_every = 3;
+  double long_pace = 1;
+  int waits = 0;  // for the GPU, after so many launches each
   int64_t wait_every = 5;
   int64_t wait_code_ns = 0;   // of host code before each
   double pace = 1;            // of the host: all that it does takes so many times as long
@@ -51,6 +54,8 @@ inline Trace trace_of(const Plan& plan) {
             b.api("cudaLaunchKernel", host, plan.driver_keeps ? kCallNs : on_host(kCallNs)));
       gpu += dur;
       host += on_host(plan.apart_ns);
+      if ((i + 1) % plan.long_every == 0)
+        host += on_host(static_cast<int64_t>(static_cast<double>(plan.long_ns) * plan.long_pace));
       if (waited < plan.waits && (i + 1) % plan.wait_every == 0) {
         host += on_host(plan.wait_code_ns);
         wait();
