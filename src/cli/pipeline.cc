@@ -110,10 +110,6 @@ void redact_trace(Trace& trace) {
     hosts.emplace_back(name);
     if (const size_t dot = hosts.front().find('.'); dot != std::string::npos) hosts.push_back(hosts[0].substr(0, dot));
   }
-  for (const auto& [key, value] : trace.metadata)
-    if (key == "host_name" || key == "hostname") hosts.push_back(value);
-  for (const StringId host : trace.ranks.host)
-    if (host != StringId::kEmpty) hosts.emplace_back(trace.text(host));
   redact(trace, hosts);
 }
 

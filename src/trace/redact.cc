@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -92,6 +94,24 @@ size_t host_at(std::string_view text, size_t at, std::span<const std::string> ho
   return 0;
 }
 
+// Hosts that the recording names: facts about it, and columns of that name, whichever table has them.
+std::vector<std::string> named_hosts(const Trace& trace) {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : trace.metadata)
+    if (key == "host_name" || key == "hostname") out.push_back(value);
+  std::set<StringId> texts;
+  trace.for_each_table([&texts](const auto& table) {
+    table.for_each_column([&texts](const FieldInfo& field, const auto& column) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(column[0])>, StringId>)
+        if (field.name == "host")
+          for (Row row = 0; row < column.size(); ++row) texts.insert(column[row]);
+    });
+  });
+  for (const StringId text : texts)
+    if (text != StringId::kEmpty) out.emplace_back(trace.text(text));
+  return out;
+}
+
 }  // namespace
 
 std::string redacted(std::string_view text, std::span<const std::string> hosts) {
@@ -122,7 +142,12 @@ std::string redacted(std::string_view text, std::span<const std::string> hosts) 
   return out;
 }
 
-void redact(Trace& trace, std::span<const std::string> hosts) {
+void redact(Trace& trace, std::span<const std::string> machine) {
+  std::vector<std::string> hosts = named_hosts(trace);
+  hosts.insert(hosts.end(), machine.begin(), machine.end());
+  // A name with its domain before the name alone.
+  std::stable_sort(hosts.begin(), hosts.end(),
+                   [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
   const auto of = [&](std::string_view text) { return redacted(text, hosts); };
   trace.strings.rewrite(of);
   trace.diagnostics.rewrite_places(of);

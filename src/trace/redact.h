@@ -15,7 +15,8 @@ namespace llmprof {
 // One text. `hosts`: names to take out, as whole words.
 std::string redacted(std::string_view text, std::span<const std::string> hosts = {});
 
-// Every text of the trace, with those of its diagnostics and facts. Handles of strings stay valid.
-void redact(Trace& trace, std::span<const std::string> hosts);
+// Every text of the trace, with those of its diagnostics and facts. Names of hosts are those that the trace has in
+// columns and facts of that name, and what this machine is called. Handles of strings stay valid.
+void redact(Trace& trace, std::span<const std::string> machine);
 
 }  // namespace llmprof

@@ -60,5 +60,22 @@ TEST(Redact, ATraceKeepsItsHandles) {
   EXPECT_EQ(trace.source.files[1], "x.json");
 }
 
+// Whichever table names them; and in every other text too.
+TEST(Redact, HostsOfLogsAreHosts) {
+  Trace trace;
+  TraceBuilder rows(trace);
+  rows.add<LoggedRanks>({.communicator = rows.text("0xaa"), .host = rows.text("node17")});
+  rows.add<LoggedWarnings>({.host = rows.text("node18"), .text = rows.text("no route to node17, node18.local")});
+  rows.add<InspectedOperations>({.host = rows.text("node19")});
+  rows.add<InspectedOperations>({.host = rows.text("node19.example")});
+  redact(trace, {});
+  EXPECT_EQ(trace.text(trace.logged_ranks.host[0]), "[host]");
+  EXPECT_EQ(trace.text(trace.logged_warnings.host[0]), "[host]");
+  EXPECT_EQ(trace.text(trace.logged_warnings.text[0]), "no route to [host], [host].local");
+  EXPECT_EQ(trace.text(trace.inspected_operations.host[0]), "[host]");
+  EXPECT_EQ(trace.text(trace.inspected_operations.host[1]), "[host]");
+  EXPECT_EQ(trace.text(trace.logged_ranks.communicator[0]), "0xaa");
+}
+
 }  // namespace
 }  // namespace llmprof
