@@ -210,7 +210,8 @@ const WhatIf* find_what_if(std::string_view id) {
 }
 
 // A call belongs to the step of what it launches, else to that of the call before it on its thread: what a step ends
-// with comes behind its launches, and what leads to the next one's first launch takes as long in any of the two.
+// with comes behind its launches, and what leads to the next one's first launch takes as long in any of the two. What
+// comes behind the end of a step whose last kernels were not recorded is no part of it.
 Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs, LinkRates rates, KernelTimes times)
     : replay_(replay), costs_(costs), rates_(rates), kernel_times_(std::move(times)) {
   const Timeline& all = timeline();
@@ -222,6 +223,7 @@ Recording::Recording(const StepReplay& replay, const RecorderCostModel& costs, L
   std::map<ThreadId, StepId> current;
   for (ApiCallId call = 0; call < calls; ++call) {
     StepId& step = current.try_emplace(all.trace.api_calls.thread[call], kNoRow).first->second;
+    if (step != kNoRow && all.trace.api_calls.start_ns[call] >= all.trace.steps.end_ns[step]) step = kNoRow;
     for (const GpuOpId op : launched(call))
       if (all.trace.gpu_links.step[op] != kNoRow) step = all.trace.gpu_links.step[op];
     step_of_[call] = step;
