@@ -101,16 +101,21 @@ std::optional<SampleSummary> summarize_samples(std::vector<double> values) {
   return out;
 }
 
-double weighted_median_of(std::vector<WeightedValue> values) {
+double weighted_midmean_of(std::vector<WeightedValue> values) {
   std::sort(values.begin(), values.end(),
             [](const WeightedValue& a, const WeightedValue& b) { return a.value < b.value; });
-  double all = 0, below = 0;
+  double all = 0;
   for (const WeightedValue& one : values) all += one.weight;
+  const double first = all / 4, last = all * 3 / 4;
+  double below = 0, sum = 0, weight = 0;
   for (const WeightedValue& one : values) {
+    const double inside = std::min(last, below + one.weight) - std::max(first, below);
     below += one.weight;
-    if (below >= all / 2) return one.value;
+    if (inside <= 0) continue;
+    sum += inside * one.value;
+    weight += inside;
   }
-  return values.back().value;
+  return sum / weight;
 }
 
 Interval bootstrap_median(const std::vector<double>& values, uint64_t seed) {

@@ -24,8 +24,10 @@ double median_of(std::vector<double> values);                            // at l
 struct WeightedValue {
   double value = 0, weight = 0;
 };
-// The value up to which half of the weight lies: at least one of a weight above 0.
-double weighted_median_of(std::vector<WeightedValue> values);
+// The mean of the middle half of the weight (the interquartile mean): what less than a quarter of it does at either end
+// does not matter, and it has four fifths of a mean's precision where values are normally distributed, a median two
+// thirds. At least one value of a weight above 0.
+double weighted_midmean_of(std::vector<WeightedValue> values);
 
 struct Interval {
   double low = 0, high = 0;

@@ -18,7 +18,8 @@
 namespace llmprof::diff {
 namespace {
 
-constexpr size_t kPairsMost = 5;  // of steps next to the medians
+constexpr size_t kPairsMost = 5;         // of steps next to the medians
+constexpr size_t kStepsAtPaceMost = 40;  // of a run, next to its median
 // A replay that is further off does not give steps back as they were, and says nothing of what they consist of.
 constexpr double kReplayErrorMost = 0.05;
 // Rows times replays: more would take minutes.
@@ -100,11 +101,6 @@ struct PreparedRun {
 
 namespace {
 
-bool is_replayable(const Trace& trace, StepId step) {
-  return trace.steps.state[step] == StepState::kUsual && trace.steps.missing[step] == MissingKernels::kNone &&
-         trace.steps.phase[step] == StepPhase::kServing;
-}
-
 double recorded_ns(const Trace& trace, StepId step) {
   return static_cast<double>(trace.steps.end_ns[step] - trace.steps.start_ns[step]);
 }
@@ -114,7 +110,8 @@ std::vector<StepId> middle_steps(const Trace& trace, const StepGroup& group, con
                                  size_t most) {
   std::vector<StepId> steps;
   for (const StepId step : group.steps)
-    if (is_replayable(trace, step) && std::binary_search(replayed.begin(), replayed.end(), step)) steps.push_back(step);
+    if (is_recorded_whole(trace, step) && std::binary_search(replayed.begin(), replayed.end(), step))
+      steps.push_back(step);
   std::stable_sort(steps.begin(), steps.end(),
                    [&](StepId a, StepId b) { return recorded_ns(trace, a) < recorded_ns(trace, b); });
   const size_t kept = std::min(most, steps.size());
@@ -125,7 +122,7 @@ std::vector<StepId> middle_steps(const Trace& trace, const StepGroup& group, con
 std::vector<StepId> replayed_steps(const PreparedRun& of) {
   std::vector<StepId> out;
   for (StepId step = 0; step < of.run.trace.steps.size(); ++step)
-    if (is_replayable(of.run.trace, step) && of.replay.ends()[step].op != kNoRow) out.push_back(step);
+    if (is_recorded_whole(of.run.trace, step) && of.replay.ends()[step].op != kNoRow) out.push_back(step);
   return out;
 }
 
@@ -148,8 +145,8 @@ double replay_error(const PreparedRun& of, const std::vector<StepId>& steps) {
 StepId step_before(const Trace& trace, StepId step) {
   for (Row before = step; before-- > 0;)
     if (trace.steps.device[before] == trace.steps.device[step])
-      return is_replayable(trace, before) && trace.steps.kind[before] == trace.steps.kind[step] ? StepId(before)
-                                                                                                : StepId(kNoRow);
+      return is_recorded_whole(trace, before) && trace.steps.kind[before] == trace.steps.kind[step] ? StepId(before)
+                                                                                                    : StepId(kNoRow);
   return kNoRow;
 }
 
@@ -194,7 +191,7 @@ Attribution by_sums(const Run& run_a, const StepGroup& a, const Run& run_b, cons
   const auto sums_of = [](const Run& run, const StepGroup& group) {
     std::set<StepId> steps;
     for (const StepId step : group.steps)
-      if (is_replayable(run.trace, step)) steps.insert(step);
+      if (is_recorded_whole(run.trace, step)) steps.insert(step);
     Sums sums;
     for (GpuOpId op = 0; op < run.trace.gpu_ops.size(); ++op)
       if (steps.count(run.trace.gpu_links.step[op]) > 0)
@@ -243,28 +240,38 @@ std::vector<DiffPart> parts_of(PartSet set) {
   return out;
 }
 
-void align_pairs(const PreparedRun& a, const std::vector<StepId>& steps_a, const PreparedRun& b,
-                 const std::vector<StepId>& steps_b, Exchange& exchange) {
+using StepPair = std::pair<StepId, StepId>;
+
+// `counted` pairs of steps that stand for each other, and `before`: what lies before these. The pace between the
+// counted.
+HostPaceRatio add_pairs(const PreparedRun& a, const PreparedRun& b, const std::vector<StepPair>& counted,
+                        const std::vector<StepPair>& before, Exchange& exchange) {
   Names names;
   std::vector<AlignedStep> aligned;
-  std::vector<bool> is_counted;
-  const auto add = [&](StepId step_a, StepId step_b, bool counted) {
-    aligned.push_back(align_steps(*a.recording, a.calls[step_a], *b.recording, b.calls[step_b], names));
-    is_counted.push_back(counted);
-  };
+  for (const std::vector<StepPair>* pairs : {&counted, &before})
+    for (const auto& [of_a, of_b] : *pairs)
+      aligned.push_back(align_steps(*a.recording, a.calls[of_a], *b.recording, b.calls[of_b], names));
+  const std::vector<HostPaceRatio> paces = paces_between(exchange.a(), exchange.b(), aligned);
+  for (size_t i = 0; i < aligned.size(); ++i) exchange.add(aligned[i], paces[i], i < counted.size());
+  const HostPaceRatio out = median_of_paces({paces.begin(), paces.begin() + static_cast<ptrdiff_t>(counted.size())});
+  exchange.finish(out);
+  return out;
+}
+
+// A step begins where the one before it ends, which is to be of the same program.
+void align_in_order(const PreparedRun& a, const std::vector<StepId>& steps_a, const PreparedRun& b,
+                    const std::vector<StepId>& steps_b, Exchange& exchange) {
+  std::vector<StepPair> counted, before;
   std::set<StepId> done_a(steps_a.begin(), steps_a.end()), done_b(steps_b.begin(), steps_b.end());
   for (size_t i = 0; i < steps_a.size(); ++i) {
-    add(steps_a[i], steps_b[i], true);
-    // A step begins where the one before it ends, which is to be of the same program.
+    counted.emplace_back(steps_a[i], steps_b[i]);
     const StepId before_a = step_before(a.run.trace, steps_a[i]), before_b = step_before(b.run.trace, steps_b[i]);
     if (before_a == kNoRow || before_b == kNoRow || done_a.count(before_a) > 0 || done_b.count(before_b) > 0) continue;
     done_a.insert(before_a);
     done_b.insert(before_b);
-    add(before_a, before_b, false);
+    before.emplace_back(before_a, before_b);
   }
-  exchange.set_pace(pace_between(exchange.a(), exchange.b(), aligned));
-  for (size_t i = 0; i < aligned.size(); ++i) exchange.add(aligned[i], is_counted[i]);
-  exchange.finish();
+  add_pairs(a, b, counted, before, exchange);
 }
 
 Attribution by_replay(const PreparedRun& a, const StepGroup& group_a, const std::vector<StepId>& steps_a,
@@ -272,7 +279,7 @@ Attribution by_replay(const PreparedRun& a, const StepGroup& group_a, const std:
   const bool without = a.costs->known() && b.costs->known();
   const Replayable of_a = a.as_replayable(group_a, without), of_b = b.as_replayable(group_b, without);
   Exchange exchange(of_a, of_b);
-  align_pairs(a, steps_a, b, steps_b, exchange);
+  align_in_order(a, steps_a, b, steps_b, exchange);
   const std::vector<DiffPart> parts = parts_of(exchange.active());
   std::vector<double> value(size_t{1} << parts.size());
   parallel_for(value.size(), [&](size_t set) {
@@ -348,34 +355,49 @@ MiddleSteps middle_steps_of(const PreparedRun& a, const StepGroup& group_a, cons
 
 }  // namespace
 
+namespace {
+
+std::vector<StepId> steps_to_compare(const PreparedRun& of, const StepGroup& group, size_t most) {
+  std::vector<StepId> steps = middle_steps(of.run.trace, group, replayed_steps(of), most);
+  if (replay_error(of, steps) > kReplayErrorMost) steps.clear();
+  return steps;
+}
+
+}  // namespace
+
+bool Attributor::is_replayable(const GroupOfRun& of) {
+  return !steps_to_compare(prepared(*of.run), *of.group, 1).empty();
+}
+
+// All steps against one, whose own hesitations are then the same for all runs.
 std::optional<StepAtPace> Attributor::at_pace(const GroupOfRun& at, const GroupOfRun& run) {
   const PreparedRun& of_a = prepared(*at.run);
   const PreparedRun& of_b = prepared(*run.run);
-  const MiddleSteps steps = middle_steps_of(of_a, *at.group, of_b, *run.group);
-  if (steps.b.empty() || std::max(replay_error(of_a, steps.a), replay_error(of_b, steps.b)) > kReplayErrorMost)
-    return {};
+  const std::vector<StepId> reference = steps_to_compare(of_a, *at.group, 1);
+  const std::vector<StepId> steps = steps_to_compare(of_b, *run.group, kStepsAtPaceMost);
+  if (reference.empty() || steps.empty()) return {};
   const bool without = of_a.costs->known() && of_b.costs->known();
   const Replayable as_a = of_a.as_replayable(*at.group, without), as_b = of_b.as_replayable(*run.group, without);
   Exchange exchange(as_a, as_b);
-  align_pairs(of_a, steps.a, of_b, steps.b, exchange);
-  if (!exchange.pace().known() && at.run != run.run) return {};
-  std::vector<double> logarithms;
-  for (const int64_t ns : exchange.at_pace_of_a(steps.b))
-    if (ns > 0) logarithms.push_back(std::log(static_cast<double>(ns)));
-  if (logarithms.empty()) return {};
-  const double count = static_cast<double>(logarithms.size());
-  double mean = 0, squares = 0;
-  for (const double one : logarithms) mean += one / count;
-  for (const double one : logarithms) squares += (one - mean) * (one - mean);
+  std::vector<StepPair> counted, before;
+  std::set<StepId> done(steps.begin(), steps.end());
+  for (const StepId step : steps) {
+    counted.emplace_back(reference.front(), step);
+    const StepId earlier = step_before(of_b.run.trace, step);
+    if (earlier != kNoRow && done.insert(earlier).second) before.emplace_back(reference.front(), earlier);
+  }
   StepAtPace out;
-  out.ms = std::exp(mean) / 1e6;
-  out.steps = static_cast<int64_t>(logarithms.size());
-  out.pace = exchange.pace();
-  if (logarithms.size() > 1) {
-    constexpr double kNormal95 = 1.96;
-    const double half = kNormal95 * std::sqrt(squares / (count - 1) / count);
-    out.low_ms = out.ms * std::exp(-half);
-    out.high_ms = out.ms * std::exp(half);
+  out.pace = add_pairs(of_a, of_b, counted, before, exchange);
+  if (!out.pace.known() && at.run != run.run) return {};
+  std::vector<double> ms;
+  for (const int64_t ns : exchange.at_pace_of_a(steps))
+    if (ns > 0) ms.push_back(static_cast<double>(ns) / 1e6);
+  if (ms.empty()) return {};
+  out.ms = median_of(ms);
+  out.steps = static_cast<int64_t>(ms.size());
+  if (ms.size() > 1) {
+    const Interval interval = bootstrap_median(ms);
+    out.low_ms = interval.low, out.high_ms = interval.high;
   }
   return out;
 }

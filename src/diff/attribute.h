@@ -35,11 +35,11 @@ struct Attribution {
   bool known() const { return !shares.empty() || why_not.empty(); }
 };
 
-// Recorded steps of a run next to its median, without the recorder where that is known, and with the host at the pace
-// of another run (pace.h).
+// Recorded steps of a run next to its median, without the recorder where that is known, each with the host at the pace
+// of a step of another run (pace.h).
 struct StepAtPace {
-  double ms = 0;
-  std::optional<double> low_ms, high_ms;  // 95 % interval by their spread
+  double ms = 0;                          // their median
+  std::optional<double> low_ms, high_ms;  // 95 % of the medians of resamples
   int64_t steps = 0;
   HostPaceRatio pace;  // from the other run to this one
 };
@@ -53,6 +53,8 @@ class Attributor {
   Attributor& operator=(const Attributor&) = delete;
 
   Attribution attribute(const GroupOfRun& a, const GroupOfRun& b);
+  // Whether it has steps whose replay gives them back as they were.
+  bool is_replayable(const GroupOfRun& of);
   // Of `run`, at the pace of `at`, which may be the same; nothing where steps cannot be replayed or have too few places
   // in common.
   std::optional<StepAtPace> at_pace(const GroupOfRun& at, const GroupOfRun& run);

@@ -185,14 +185,17 @@ class Pair {
     };
     const double middle_a = middle(matched.a), middle_b = middle(matched.b);
     if (middle_a <= 0 || middle_b <= 0) return;
-    const GroupOfRun at = nearest_run(matched.a, middle_a), nearest = nearest_run(matched.b, middle_b);
-    if (std::max(host_frac(at.run->report, *at.group), host_frac(nearest.run->report, *nearest.group)) < kHostLeast)
+    const GroupOfRun nearest_a = nearest_run(groups_of(matched.a), middle_a),
+                     nearest_b = nearest_run(groups_of(matched.b), middle_b);
+    if (std::max(host_frac(nearest_a.run->report, *nearest_a.group),
+                 host_frac(nearest_b.run->report, *nearest_b.group)) < kHostLeast)
       return;
+    const GroupOfRun at = replayable_run(matched.a, nearest_a);
     AtPace out;
     const auto add = [&](const std::vector<std::pair<const Run*, StepGroup>>& runs, SideFigures& side) {
       for (const auto& [run, group] : runs) {
         const std::optional<StepAtPace> step = attributor_.at_pace(at, {run, &group});
-        if (!step) return false;
+        if (!step) continue;
         side.runs.push_back({step->ms, step->low_ms, step->high_ms, step->steps});
         FigureOf figure;
         figure.host_frac = host_frac(run->report, group);
@@ -201,13 +204,21 @@ class Pair {
         figure.unsure = !step->low_ms;
         widen(side, figure, figure.host_frac, false);
         out.moved |= step->pace.host_moved();
-        if (run == nearest.run) out.pace = step->pace;
+        if (&side == &out.b && (side.runs.size() == 1 || run == nearest_b.run)) out.pace = step->pace;
       }
-      return true;
+      return 2 * side.runs.size() > runs.size();  // fewer say nothing of their side
     };
     if (!add(matched.a, out.a) || !add(matched.b, out.b)) return;
     out.change = compare(out.a, out.b, false);
     matched.at_pace = std::move(out);
+  }
+
+  // `nearest`, or the first that has steps that replay where that has none.
+  GroupOfRun replayable_run(const std::vector<std::pair<const Run*, StepGroup>>& runs, const GroupOfRun& nearest) {
+    if (attributor_.is_replayable(nearest)) return nearest;
+    for (const auto& [run, group] : runs)
+      if (attributor_.is_replayable({run, &group})) return {run, &group};
+    return nearest;
   }
 
   bool pace_moved(StageKind kind) const {
@@ -240,6 +251,10 @@ class Pair {
         "the host of the other side took {:.2f} times as long for the same code, {:.2f} times for "
         "the same calls, which is not counted; {}",
         of.pace.code, of.pace.calls, row.reason);
+    const size_t of_a = of.a.runs.size(), of_b = of.b.runs.size();
+    if (of_a < matched.a.size() || of_b < matched.b.size())
+      row.reason += fmt::format("; of {} of {} and {} of {} runs, the others hold no such steps that can be replayed",
+                                of_a, matched.a.size(), of_b, matched.b.size());
   }
 
   // Where the pace of the CPU differs, figures of its full pace are compared, if all runs have them.
@@ -333,7 +348,8 @@ class Pair {
     size_t& done = attributed_[first.name];
     if (done > 0 && (!decided || done >= kAttributedMost)) return;
     ++done;
-    Attribution found = attributor_.attribute(nearest_run(matched.a, *row.a), nearest_run(matched.b, *row.b));
+    const auto [run_a, run_b] = pair_to_attribute(groups_of(matched.a), *row.a, groups_of(matched.b), *row.b);
+    Attribution found = attributor_.attribute(run_a, run_b);
     take(row, found);
     if (!found.why_not.empty()) say_why_not(first.name, found);
     if (is_most_of_its_kind(matched)) attributions_.emplace_back(first.kind, std::move(found));
@@ -355,19 +371,6 @@ class Pair {
       return of.second.total_ns * 2 >= all_ns;
     };
     return is_most(matched.a.front()) && is_most(matched.b.front());
-  }
-
-  // The run whose figure is nearest to that of its side.
-  GroupOfRun nearest_run(const std::vector<std::pair<const Run*, StepGroup>>& runs, double value) const {
-    GroupOfRun out;
-    double least = 0;
-    for (const auto& [run, group] : runs) {
-      const std::optional<Figure> figure = step_figure(*run, group);
-      if (!figure) continue;
-      const double off = std::abs(std::log(figure->value / value));
-      if (out.run == nullptr || off < least) out = {run, &group}, least = off;
-    }
-    return out;
   }
 
   static void take(DiffStage& row, const Attribution& found) {

@@ -88,9 +88,9 @@ void Exchange::count(DiffPart part, const std::string& name, double ns, bool cou
   if (counted && ns != 0) by_name_[static_cast<size_t>(part)][name] += ns;
 }
 
-void Exchange::add(const AlignedStep& aligned, bool counted) {
+void Exchange::add(const AlignedStep& aligned, const HostPaceRatio& pace, bool counted) {
   counted_ += counted ? 1 : 0;
-  add_calls(aligned, counted);
+  add_calls(aligned, pace, counted);
   add_ops(aligned, counted);
 }
 
@@ -142,7 +142,7 @@ bool Exchange::has_own_part(const Replayable& own, ApiCallId call) {
 
 // It came with its call as far as this side's host takes longer until the next call that both have: what code there was
 // anyway may stand before either.
-std::vector<int64_t> Exchange::code_of_alone(const AlignedStep& aligned) const {
+std::vector<int64_t> Exchange::code_of_alone(const AlignedStep& aligned, double code_pace) const {
   struct Until {  // the next call that both have, of one side's calls before it that it alone has
     double more_ns = 0;
     std::vector<size_t> at;
@@ -172,10 +172,10 @@ std::vector<int64_t> Exchange::code_of_alone(const AlignedStep& aligned) const {
       continue;
     }
     const double more =
-        static_cast<double>(b_.durations.before_ns[b]) - static_cast<double>(a_.durations.before_ns[a]) * pace_.code;
+        static_cast<double>(b_.durations.before_ns[b]) - static_cast<double>(a_.durations.before_ns[a]) * code_pace;
     Until& before_a = of_a[a_.trace().api_calls.thread[a]];
     Until& before_b = of_b[b_.trace().api_calls.thread[b]];
-    before_a.more_ns = -more / pace_.code, before_b.more_ns = more;
+    before_a.more_ns = -more / code_pace, before_b.more_ns = more;
     settle(a_, &CallPair::a, before_a), settle(b_, &CallPair::b, before_b);
     before_a = before_b = {};
   }
@@ -184,8 +184,8 @@ std::vector<int64_t> Exchange::code_of_alone(const AlignedStep& aligned) const {
   return out;
 }
 
-void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
-  const std::vector<int64_t> code = code_of_alone(aligned);
+void Exchange::add_calls(const AlignedStep& aligned, const HostPaceRatio& pace, bool counted) {
+  const std::vector<int64_t> code = code_of_alone(aligned, pace.code);
   for (size_t i = 0; i < aligned.calls.size(); ++i) {
     const auto& [a, b] = aligned.calls[i];
     if (counted && a != kNoRow) {
@@ -197,24 +197,24 @@ void Exchange::add_calls(const AlignedStep& aligned, bool counted) {
       for (const GpuOpId op : b_.recording->launched(b)) note_streams(b_.trace(), op, streams_b_);
     }
     if (a == kNoRow) {
-      add_alone(b_, b, code[i], edits_b_, 1, counted);
+      add_alone(b_, b, code[i], pace, counted);
       continue;
     }
     if (b == kNoRow) {
-      add_alone(a_, a, code[i], edits_a_, -1, counted);
+      add_alone(a_, a, code[i], pace, counted);
       continue;
     }
     const DiffPart part = part_of(a_.recording->kind(a));
     // What a call waits for is none of its own time: replay finds it out.
     if (!a_.recording->waits(a) && !b_.recording->waits(b)) {
       const int64_t of_a = a_.durations.call_ns[a], of_b = b_.durations.call_ns[b];
-      change_host(a, of_a, b, of_b, pace_.calls, part, &Edits::calls);
-      count(part, name_of_call(b_.trace(), b), static_cast<double>(of_b) - static_cast<double>(of_a) * pace_.calls,
+      change_host(a, of_a, b, of_b, pace.calls, part, &Edits::calls);
+      count(part, name_of_call(b_.trace(), b), static_cast<double>(of_b) - static_cast<double>(of_a) * pace.calls,
             counted);
     }
     const int64_t of_a = a_.durations.before_ns[a], of_b = b_.durations.before_ns[b];
-    const double more_ns = static_cast<double>(of_b) - static_cast<double>(of_a) * pace_.code;
-    change_host(a, of_a, b, of_b, pace_.code, DiffPart::kHost, &Edits::before);
+    const double more_ns = static_cast<double>(of_b) - static_cast<double>(of_a) * pace.code;
+    change_host(a, of_a, b, of_b, pace.code, DiffPart::kHost, &Edits::before);
     const std::string place = more_ns > 0 ? host_place(b_.trace(), b, of_b) : host_place(a_.trace(), a, of_a);
     count(DiffPart::kHost, place, more_ns, counted);
   }
@@ -236,15 +236,18 @@ void Exchange::change_host(ApiCallId a, int64_t a_ns, ApiCallId b, int64_t b_ns,
 
 // A wait, a copy or an allocation that the other side does not have goes by its own part, with the code that came with
 // it. What is left of the code before it is host code. Other calls stay with the timeline that they are on.
-void Exchange::add_alone(const Replayable& own, ApiCallId call, int64_t code_ns, Edits& edits, double sign,
+void Exchange::add_alone(const Replayable& own, ApiCallId call, int64_t code_ns, const HostPaceRatio& pace,
                          bool counted) {
   const int64_t before = own.durations.before_ns[call];
   const bool of_a = &own == &a_;
-  const auto at_pace = [&](int64_t ns, double pace, std::vector<Changed> Edits::*where) {
-    change_host(of_a ? call : ApiCallId(kNoRow), ns, of_a ? ApiCallId(kNoRow) : call, ns, pace, DiffPart::kPace, where);
+  Edits& edits = of_a ? edits_a_ : edits_b_;
+  const double sign = of_a ? -1 : 1;
+  const auto at_pace = [&](int64_t ns, double times, std::vector<Changed> Edits::*where) {
+    change_host(of_a ? call : ApiCallId(kNoRow), ns, of_a ? ApiCallId(kNoRow) : call, ns, times, DiffPart::kPace,
+                where);
   };
-  at_pace(before, pace_.code, &Edits::before);
-  if (!own.recording->waits(call)) at_pace(own.durations.call_ns[call], pace_.calls, &Edits::calls);
+  at_pace(before, pace.code, &Edits::before);
+  if (!own.recording->waits(call)) at_pace(own.durations.call_ns[call], pace.calls, &Edits::calls);
   const bool goes = has_own_part(own, call);
   const int64_t dispatch = own.recording->dispatch_ns();
   const int64_t program_ns = goes                          ? before - code_ns
@@ -321,7 +324,7 @@ void Exchange::add_ops(const AlignedStep& aligned, bool counted) {
   if (has_kernel(a_, aligned.only_a) || has_kernel(b_, aligned.only_b)) structure_ = DiffPart::kCount;
 }
 
-void Exchange::finish() {
+void Exchange::finish(const HostPaceRatio& pace) {
   if (structure_ == DiffPart::kOther && copies_moved()) {
     structure_ = DiffPart::kCopy;
     // What copies take by themselves goes with the streams that they are on: it is one part.
@@ -337,9 +340,9 @@ void Exchange::finish() {
     for (const ChangedOp& one : edits->ops)
       active_ |= bit_of(one.part) | (one.clock != 1 ? bit_of(DiffPart::kClock) : PartSet{0});
   }
-  if (pace_.known())
+  if (pace.known())
     count(DiffPart::kPace,
-          fmt::format("the same code takes {:.2f} times as long, the same calls {:.2f}", pace_.code, pace_.calls), 1,
+          fmt::format("the same code takes {:.2f} times as long, the same calls {:.2f}", pace.code, pace.calls), 1,
           true);
   // Latencies of the two recordings are never quite the same.
   active_ |= bit_of(DiffPart::kLaunch) | bit_of(DiffPart::kWait) | bit_of(DiffPart::kOther) | bit_of(structure_);

@@ -49,16 +49,13 @@ class Exchange {
  public:
   Exchange(const Replayable& a, const Replayable& b) : a_(a), b_(b) {}
 
-  // Before the first add().
-  void set_pace(const HostPaceRatio& pace) { pace_ = pace; }
-  const HostPaceRatio& pace() const { return pace_; }
   const Replayable& a() const { return a_; }
   const Replayable& b() const { return b_; }
 
-  // Steps of both that stand for each other. `counted`: their differences by name are kept.
-  void add(const AlignedStep& aligned, bool counted);
-  // Behind the last add().
-  void finish();
+  // Steps of both that stand for each other, and the pace between them. `counted`: their differences by name are kept.
+  void add(const AlignedStep& aligned, const HostPaceRatio& pace, bool counted);
+  // Behind the last add(). `pace`: that of the steps that were counted, to be named.
+  void finish(const HostPaceRatio& pace);
 
   // Parts in which the two differ. `kCount` is among them where one side has launches that the other has not; else the
   // change from one timeline to the other counts as `kCopy` where copies share a stream on one side that they do not
@@ -67,7 +64,7 @@ class Exchange {
   DiffPart structure() const { return structure_; }
   // As in A but for the parts in `set`: the mean window of the steps, ns.
   double evaluate(PartSet set, const std::vector<StepId>& steps_a, const std::vector<StepId>& steps_b) const;
-  // B's steps, each with the host at the pace of A, ns.
+  // B's steps, each with the host at the pace of the step of A that it was added with, ns.
   std::vector<int64_t> at_pace_of_a(const std::vector<StepId>& steps_b) const;
 
   // By part and name, b - a in ns, of all steps that were counted.
@@ -110,12 +107,12 @@ class Exchange {
   static size_t copying_streams(const Streams& streams);
   bool copies_moved() const;
 
-  void add_calls(const AlignedStep& aligned, bool counted);
+  void add_calls(const AlignedStep& aligned, const HostPaceRatio& pace, bool counted);
   // Whether a call that one side alone has can be exchanged by itself.
   static bool has_own_part(const Replayable& own, ApiCallId call);
   // By place among the aligned calls: of one that one side alone has, ns of the code before it that came with it.
-  std::vector<int64_t> code_of_alone(const AlignedStep& aligned) const;
-  void add_alone(const Replayable& own, ApiCallId call, int64_t code_ns, Edits& edits, double sign, bool counted);
+  std::vector<int64_t> code_of_alone(const AlignedStep& aligned, double code_pace) const;
+  void add_alone(const Replayable& own, ApiCallId call, int64_t code_ns, const HostPaceRatio& pace, bool counted);
   void add_ops(const AlignedStep& aligned, bool counted);
   // What code or a call takes: at the other side's pace, and what it takes otherwise.
   void change_host(ApiCallId a, int64_t a_ns, ApiCallId b, int64_t b_ns, double pace, DiffPart part,
@@ -130,7 +127,6 @@ class Exchange {
 
   const Replayable& a_;
   const Replayable& b_;
-  HostPaceRatio pace_;
   Edits edits_a_, edits_b_;
   Streams streams_a_, streams_b_;  // of the steps that are counted
   PartSet active_ = 0;

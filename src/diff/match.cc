@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "base/statistics.h"
 
@@ -82,6 +84,51 @@ void keep_common_contexts(const Run& run_a, StepGroup& a, const Run& run_b, Step
   if (less_a.steps.size() < kFewest || less_b.steps.size() < kFewest) return;
   a = std::move(less_a);
   b = std::move(less_b);
+}
+
+namespace {
+
+// Those with a figure, the nearest first.
+GroupsOfSide by_distance(const GroupsOfSide& runs, double figure_ms) {
+  std::vector<std::pair<double, GroupOfRun>> known;
+  for (const GroupOfRun& of : runs)
+    if (const std::optional<Figure> figure = step_figure(*of.run, *of.group))
+      known.emplace_back(std::abs(std::log(figure->value / figure_ms)), of);
+  std::stable_sort(known.begin(), known.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  GroupsOfSide out;
+  for (const auto& [off, of] : known) out.push_back(of);
+  return out;
+}
+
+// The nearer half of a side's runs, a handful at most, of those with recorded steps.
+std::vector<std::pair<double, GroupOfRun>> near_recorded(const GroupsOfSide& nearest) {
+  constexpr size_t kRunsMost = 5;
+  std::vector<std::pair<double, GroupOfRun>> out;
+  for (size_t i = 0; i < std::min(kRunsMost, (nearest.size() + 1) / 2); ++i)
+    if (const std::optional<double> ms = recorded_step_ms(*nearest[i].run, *nearest[i].group))
+      out.emplace_back(*ms, nearest[i]);
+  return out;
+}
+
+}  // namespace
+
+GroupOfRun nearest_run(const GroupsOfSide& runs, double figure_ms) {
+  const GroupsOfSide nearest = by_distance(runs, figure_ms);
+  return nearest.empty() ? GroupOfRun{} : nearest.front();
+}
+
+std::pair<GroupOfRun, GroupOfRun> pair_to_attribute(const GroupsOfSide& a, double a_ms, const GroupsOfSide& b,
+                                                    double b_ms) {
+  const GroupsOfSide nearest_a = by_distance(a, a_ms), nearest_b = by_distance(b, b_ms);
+  if (nearest_a.empty() || nearest_b.empty()) return {};
+  std::pair<GroupOfRun, GroupOfRun> out = {nearest_a.front(), nearest_b.front()};
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [of_a, run_a] : near_recorded(nearest_a))
+    for (const auto& [of_b, run_b] : near_recorded(nearest_b)) {
+      const double off = std::abs((of_b - of_a) - (b_ms - a_ms));
+      if (off < least) out = {run_a, run_b}, least = off;
+    }
+  return out;
 }
 
 }  // namespace llmprof::diff

@@ -31,6 +31,15 @@ struct GroupOfRun {
 };
 using GroupsOfSide = std::vector<GroupOfRun>;
 
+// The run whose figure is nearest to that of its side; an empty one where none has it.
+GroupOfRun nearest_run(const GroupsOfSide& runs, double figure_ms);
+
+// Of runs of both sides near to the figures of their sides, the two whose recorded steps differ by what these figures
+// differ by. Figures are of unrecorded steps where there are such, and what recording costs is another in every
+// process: up to 0.2 ms a launch of a graph on slow memory. Without recorded steps the nearest.
+std::pair<GroupOfRun, GroupOfRun> pair_to_attribute(const GroupsOfSide& a, double a_ms, const GroupsOfSide& b,
+                                                    double b_ms);
+
 void add_operations(const GroupsOfSide& a, const GroupsOfSide& b, int64_t side, std::vector<DiffOperation>& out);
 void add_kernels(const GroupsOfSide& a, const GroupsOfSide& b, int64_t side, std::vector<DiffKernel>& out);
 void add_operators(const GroupsOfSide& a, const GroupsOfSide& b, int64_t side, std::vector<DiffOperator>& out);

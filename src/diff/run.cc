@@ -176,6 +176,23 @@ std::optional<Figure> step_figure(const Run& run, const StepGroup& group) {
   return out;
 }
 
+bool is_recorded_whole(const Trace& trace, StepId step) {
+  return trace.steps.state[step] == StepState::kUsual && trace.steps.missing[step] == MissingKernels::kNone &&
+         trace.steps.phase[step] == StepPhase::kServing;
+}
+
+std::optional<double> recorded_step_ms(const Run& run, const StepGroup& group) {
+  const Steps& steps = run.trace.steps;
+  std::vector<double> times;
+  for (const StepId step : group.steps) {
+    if (!is_recorded_whole(run.trace, step)) continue;
+    const OptDouble without = step < run.report.steps.size() ? run.report.steps[step].undisturbed_ms : OptDouble();
+    times.push_back(without ? *without : static_cast<double>(steps.end_ns[step] - steps.start_ns[step]) / 1e6);
+  }
+  if (times.empty()) return std::nullopt;
+  return median_of(std::move(times));
+}
+
 double host_frac(const Report& report, const StepGroup& group) {
   if (report.device && report.device->cpu) return 1;
   for (const CriticalPathRecord& row : report.critical_path) {

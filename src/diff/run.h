@@ -44,8 +44,14 @@ struct StepGroup {
 // Those with most time first.
 std::vector<StepGroup> step_groups(const Run& run);
 
+// Whether a step is one that can be replayed: usual, served, with all its kernels.
+bool is_recorded_whole(const Trace& trace, StepId step);
+
 // Time of a step in ms: without the recorder where that is known, the median of the group and its interval.
 std::optional<Figure> step_figure(const Run& run, const StepGroup& group);
+
+// The median of those with kernels, without the recorder where that is known; empty where there are none.
+std::optional<double> recorded_step_ms(const Run& run, const StepGroup& group);
 
 // How much of a step waits for the host, 0 to 1: along its critical path, else by the GPU's idle share. 1 on a CPU, and
 // where nothing tells: the host's noise is the larger one.

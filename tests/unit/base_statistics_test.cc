@@ -43,10 +43,13 @@ TEST(Statistics, MedianOfEvenOddAndUnsorted) {
   EXPECT_DOUBLE_EQ(median_of({1, 2, 3, 4, 1e18}), 3);
 }
 
-TEST(Statistics, AWeightedMedianHasHalfOfTheWeightBelow) {
-  EXPECT_DOUBLE_EQ(weighted_median_of({{3, 1}, {1, 1}, {2, 1}}), 2);
-  EXPECT_DOUBLE_EQ(weighted_median_of({{3, 5}, {1, 2}, {2, 2}}), 3);
-  EXPECT_DOUBLE_EQ(weighted_median_of({{7, 0.5}}), 7);
+TEST(Statistics, AWeightedMidmeanIsOfTheMiddleHalfOfTheWeight) {
+  EXPECT_DOUBLE_EQ(weighted_midmean_of({{3, 1}, {1, 1}, {4, 1}, {2, 1}}), 2.5);
+  // 4 of 12 lie below 2, and the middle half begins at 3: one part of 0, three of 2 and two of 7.
+  EXPECT_DOUBLE_EQ(weighted_midmean_of({{7, 5}, {0, 4}, {2, 3}}), (1 * 0 + 3 * 2 + 2 * 7) / 6.0);
+  EXPECT_DOUBLE_EQ(weighted_midmean_of({{7, 0.5}}), 7);
+  // Less than a quarter of the weight at an end does not matter.
+  EXPECT_DOUBLE_EQ(weighted_midmean_of({{1, 2}, {2, 6}, {1e9, 2}}), 2);
 }
 
 TEST(Statistics, QuantilesAtTheEnds) {

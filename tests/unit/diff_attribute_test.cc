@@ -140,9 +140,51 @@ TEST(HostPace, IsByTimeAndNotByTheNumberOfPlaces) {
   Attributor attributor;
   const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&a, &of_a}, GroupOfRun{&b, &of_b});
   ASSERT_TRUE(found);
-  EXPECT_NEAR(found->pace.code, 1.2 * (7 + 60 * 1.25) / 67, 0.02);
+  // Long places have 63 % of the weight (none more than a fortieth): three quarters of the middle half.
+  EXPECT_NEAR(found->pace.code, 1.2 * std::pow(1.25, 0.75), 0.02);
   const double step_ms = step_figure(a, of_a)->value;
   EXPECT_NEAR(found->ms, step_ms, 0.06 * step_ms);  // by places it would be a fifth longer
+}
+
+// A host's pace changes within a run: each step has its own.
+TEST(HostPace, IsOfEachStep) {
+  Plan plan;
+  plan.odd_pace = 2;
+  const diff::Run base = run_of(Plan{}), run = run_of(plan);
+  const StepGroup group = step_groups(base).front(), of_run = step_groups(run).front();
+  Attributor attributor;
+  const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&base, &group}, GroupOfRun{&run, &of_run});
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->pace.code, 1.5, 0.01);  // the median of as many at 1 and at 2
+  const double step_ms = step_figure(base, group)->value;
+  EXPECT_NEAR(found->ms, step_ms, 0.005 * step_ms);
+  EXPECT_NEAR(*found->low_ms, step_ms, 0.005 * step_ms);
+  EXPECT_NEAR(*found->high_ms, step_ms, 0.005 * step_ms);
+}
+
+// Places of less than a quarter of the time may take any time.
+TEST(HostPace, IsNotWhatWasChangedAtSomePlaces) {
+  Plan plain, changed;
+  plain.long_ns = changed.long_ns = 10'000;
+  plain.long_every = changed.long_every = 8;  // 5 places of 40, of 17 us where others are of 7
+  changed.long_pace = 3;
+  const diff::Run base = run_of(plain), run = run_of(changed);
+  const StepGroup group = step_groups(base).front(), of_run = step_groups(run).front();
+  Attributor attributor;
+  const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&base, &group}, GroupOfRun{&run, &of_run});
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->pace.code, 1, 0.001);
+  EXPECT_NEAR(found->ms, step_figure(base, group)->value + 5 * 0.020, 0.002);
+}
+
+// Of a step that the end of recording cut, what comes behind its end is no part of it.
+TEST(Attribute, CallsBehindTheLastRecordedStepAreOfNone) {
+  Plan few, cut;
+  few.steps = cut.steps = 5;
+  cut.unrecorded = 30;
+  const Found found = attributed(few, cut);
+  EXPECT_NEAR(found.all(), 0, 0.002);  // its wait for the GPU is missing
+  for (const DiffShare& share : found.attribution.shares) EXPECT_NE(share.part, DiffPart::kCount) << share.name;
 }
 
 // Of steps with another cause too: that one alone is left at one pace.

@@ -38,6 +38,41 @@ TEST(Match, WhatIsNotKnownFitsWhatIsLeft) {
   EXPECT_TRUE(match_groups(a, {other}).pairs.empty());
 }
 
+// What recording cost another process more says nothing of what the program does.
+TEST(Match, TheRunsToAttributeDifferByWhatTheirSidesDo) {
+  // Steps alone, and what recording added to them.
+  const auto runs_of = [](std::initializer_list<std::pair<double, double>> times_ms) {
+    std::vector<diff::Run> out;
+    for (const auto& [alone_ms, added_ms] : times_ms) {
+      Plan plan;
+      plan.gap_ns = static_cast<int64_t>(1e6 * (alone_ms + added_ms));
+      diff::Run& run = out.emplace_back(run_of(plan));
+      UndisturbedRecord& row = run.report.undisturbed.emplace_back();
+      row.stage = step_groups(run).front().stage;
+      row.source = StepTimeSource::kUnrecorded;
+      row.step_ms = alone_ms;
+      row.unrecorded_steps = 100;
+    }
+    return out;
+  };
+  const std::vector<diff::Run> a = runs_of({{1.70, 0.3}, {1.80, 0.3}, {1.79, 0.3}, {1.81, 0.3}, {1.95, 0.3}});
+  const std::vector<diff::Run> b = runs_of({{1.90, 0.5}, {1.91, 0.6}, {1.92, 0.3}, {2.20, 0.0}, {1.70, 0.5}});
+  std::vector<StepGroup> groups;
+  for (const std::vector<diff::Run>* const side : {&a, &b})
+    for (const diff::Run& run : *side) groups.push_back(step_groups(run).front());
+  const auto side = [&](const std::vector<diff::Run>& runs, size_t first) {
+    GroupsOfSide out;
+    for (size_t i = 0; i < runs.size(); ++i) out.push_back({&runs[i], &groups[first + i]});
+    return out;
+  };
+  const GroupsOfSide of_a = side(a, 0), of_b = side(b, 5);
+  EXPECT_EQ(nearest_run(of_a, 1.80).run, &a[1]);
+  EXPECT_EQ(nearest_run(of_b, 1.91).run, &b[1]);
+  const auto [run_a, run_b] = pair_to_attribute(of_a, 1.80, of_b, 1.91);
+  EXPECT_EQ(run_b.run, &b[2]);  // 0.11 longer than a[3], not 0.4
+  EXPECT_EQ(run_a.run, &a[3]);
+}
+
 TEST(Align, FindsTheLongestCommonOrder) {
   const auto items = [](std::initializer_list<int> names) {
     std::vector<Item> out;
