@@ -3,6 +3,7 @@
 
     python3 tests/gpu/diff_test.py --keep FOLDER [--gpus 4] [--equal 20] [--repeats 5]       records, then judges
     python3 tests/gpu/diff_test.py --keep FOLDER --program cpu --equal 20 [--busy 2]        on a CPU, equal runs alone
+    python3 tests/gpu/diff_test.py --keep FOLDER --programs A.py,B.py [--gpus 2] --equal 4  equal runs of other programs, which take --steps
     python3 tests/gpu/diff_test.py --keep FOLDER --again                                    judges what is in FOLDER
 
 Runs of tests/gpu/diff_target.py, one after the other on each GPU, the equal ones between the changed ones. With several GPUs
@@ -102,9 +103,9 @@ def record(args, state, place, lane, name, command):
 
 def order_of(args, lane, lanes):
     """(name, mode, what, size) of the runs of one GPU: changes spread among equal runs. The changes are shared out."""
-    modes = ["cpu"] if args.program == "cpu" else args.modes
+    modes = ["cpu"] if args.program == "cpu" else list(args.programs) or args.modes
     equal = [(f"{mode}_base_{i:02}", mode, None, 0) for i in range(args.equal) for mode in modes]
-    cells = [] if args.program == "cpu" else [(mode, what, size) for mode, what in PLANTED if mode in modes
+    cells = [] if args.program == "cpu" or args.programs else [(mode, what, size) for mode, what in PLANTED if mode in modes
                                               for size in ((0,) if is_clock(mode) else args.sizes)]
     changed = [(f"{mode}_{what}_{size * 100:.0f}_{i}", mode, what, size)
                for i in range(args.repeats) for mode, what, size in cells[lane::lanes]]
@@ -124,7 +125,7 @@ def record_all(args, state):
     def work(lane):
         place, name = places.get(), f"gpu{lane}"
         costs = state.get(f"{name}/costs")
-        if costs is None and args.program != "cpu":
+        if costs is None and args.program != "cpu" and not args.programs:
             costs = {mode: {} if is_clock(mode) else calibrated(args, place, mode) for mode in args.modes}
             state.put(f"{name}/costs", costs)
         for run, mode, what, size in order_of(args, lane, args.gpus):
@@ -132,6 +133,8 @@ def record_all(args, state):
                 return
             words = ["--zeros"] * (what is None) if is_clock(mode) else words_of(what, size, costs[mode]) if what else []
             command = target(args, mode, words) if costs else None
+            if args.programs:
+                command = [args.python, str(args.programs[mode]), "--steps", str(args.steps)]
             record(args, state, place, name, run, command)
 
     try:
@@ -282,6 +285,7 @@ def total(tables, name, column):
 def main():
     parser = harness.arguments(__doc__, "diff_results.json")
     parser.add_argument("--program", choices=("gpu", "cpu"), default="gpu", help="cpu: the reference workload, equal runs alone")
+    parser.add_argument("--programs", type=lambda text: {path.stem: path for path in map(pathlib.Path, text.split(","))}, default={})
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--modes", type=lambda text: text.split(","), default=["eager", "graph"], help="eager, graph, products, or several")
     parser.add_argument("--sizes", type=lambda text: [float(size) / 100 for size in text.split(",")], default=SIZES,
