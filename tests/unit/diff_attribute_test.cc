@@ -37,6 +37,16 @@ Found attributed(const Run& a, const Run& b) {
 }
 Found attributed(const Plan& a, const Plan& b) { return attributed(run_of(a), run_of(b)); }
 
+// The first steps of `run` at the pace of those of `base`.
+StepAtPace at_pace_of(const diff::Run& base, const diff::Run& run) {
+  const StepGroup of_base = step_groups(base).front(), of_run = step_groups(run).front();
+  Attributor attributor;
+  const std::optional<StepAtPace> found = attributor.at_pace({&base, &of_base}, {&run, &of_run});
+  EXPECT_TRUE(found);
+  return found.value_or(StepAtPace{});
+}
+double step_ms_of(const diff::Run& run) { return step_figure(run, step_groups(run).front())->value; }
+
 // The whole difference, nearly all of it by one part.
 void expect_part(const Found& found, DiffPart part) {
   ASSERT_GT(std::abs(found.delta_ms), 0.05);
@@ -135,31 +145,24 @@ TEST(HostPace, IsByTimeAndNotByTheNumberOfPlaces) {
   plain.long_ns = slow.long_ns = 60'000;
   slow.pace = 1.2;
   slow.long_pace = 1.25;
-  const diff::Run a = run_of(plain), b = run_of(slow);
-  const StepGroup of_a = step_groups(a).front(), of_b = step_groups(b).front();
-  Attributor attributor;
-  const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&a, &of_a}, GroupOfRun{&b, &of_b});
-  ASSERT_TRUE(found);
+  const diff::Run base = run_of(plain);
+  const StepAtPace found = at_pace_of(base, run_of(slow));
   // Long places have 63 % of the weight (none more than a fortieth): three quarters of the middle half.
-  EXPECT_NEAR(found->pace.code, 1.2 * std::pow(1.25, 0.75), 0.02);
-  const double step_ms = step_figure(a, of_a)->value;
-  EXPECT_NEAR(found->ms, step_ms, 0.06 * step_ms);  // by places it would be a fifth longer
+  EXPECT_NEAR(found.pace.code, 1.2 * std::pow(1.25, 0.75), 0.02);
+  EXPECT_NEAR(found.ms, step_ms_of(base), 0.06 * step_ms_of(base));  // by places it would be a fifth longer
 }
 
 // A host's pace changes within a run: each step has its own.
 TEST(HostPace, IsOfEachStep) {
   Plan plan;
   plan.odd_pace = 2;
-  const diff::Run base = run_of(Plan{}), run = run_of(plan);
-  const StepGroup group = step_groups(base).front(), of_run = step_groups(run).front();
-  Attributor attributor;
-  const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&base, &group}, GroupOfRun{&run, &of_run});
-  ASSERT_TRUE(found);
-  EXPECT_NEAR(found->pace.code, 1.5, 0.01);  // the median of as many at 1 and at 2
-  const double step_ms = step_figure(base, group)->value;
-  EXPECT_NEAR(found->ms, step_ms, 0.005 * step_ms);
-  EXPECT_NEAR(*found->low_ms, step_ms, 0.005 * step_ms);
-  EXPECT_NEAR(*found->high_ms, step_ms, 0.005 * step_ms);
+  const diff::Run base = run_of(Plan{});
+  const StepAtPace found = at_pace_of(base, run_of(plan));
+  EXPECT_NEAR(found.pace.code, 1.5, 0.01);  // the median of as many at 1 and at 2
+  const double step_ms = step_ms_of(base);
+  EXPECT_NEAR(found.ms, step_ms, 0.005 * step_ms);
+  EXPECT_NEAR(found.low_ms.value_or(0), step_ms, 0.005 * step_ms);
+  EXPECT_NEAR(found.high_ms.value_or(0), step_ms, 0.005 * step_ms);
 }
 
 // Places of less than a quarter of the time may take any time.
@@ -168,13 +171,20 @@ TEST(HostPace, IsNotWhatWasChangedAtSomePlaces) {
   plain.long_ns = changed.long_ns = 10'000;
   plain.long_every = changed.long_every = 8;  // 5 places of 40, of 17 us where others are of 7
   changed.long_pace = 3;
-  const diff::Run base = run_of(plain), run = run_of(changed);
-  const StepGroup group = step_groups(base).front(), of_run = step_groups(run).front();
+  const diff::Run base = run_of(plain);
+  const StepAtPace found = at_pace_of(base, run_of(changed));
+  EXPECT_NEAR(found.pace.code, 1, 0.001);
+  EXPECT_NEAR(found.ms, step_ms_of(base) + 5 * 0.020, 0.002);
+}
+
+TEST(HostPace, IsNotKnownOfFewPlacesHoweverManySteps) {
+  Plan few;
+  few.launches = 30;
+  few.steps = 40;
+  const diff::Run base = run_of(few), run = run_of(few);
+  const StepGroup of_base = step_groups(base).front(), of_run = step_groups(run).front();
   Attributor attributor;
-  const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&base, &group}, GroupOfRun{&run, &of_run});
-  ASSERT_TRUE(found);
-  EXPECT_NEAR(found->pace.code, 1, 0.001);
-  EXPECT_NEAR(found->ms, step_figure(base, group)->value + 5 * 0.020, 0.002);
+  EXPECT_FALSE(attributor.at_pace({&base, &of_base}, {&run, &of_run}));
 }
 
 // Of a step that the end of recording cut, what comes behind its end is no part of it.
@@ -194,17 +204,12 @@ TEST(Attribute, StepsAtOnePaceDifferByWhatWasChanged) {
   gap.gap_ns = 60'000;
   more.launches = 46;
   const diff::Run base = run_of(Plan{});
-  const StepGroup group = step_groups(base).front();
-  const double step_ms = step_figure(base, group)->value;
+  const double step_ms = step_ms_of(base);
   const auto at_pace = [&](const Plan& plan) {
-    const diff::Run run = run_of(plan);
-    const StepGroup of_run = step_groups(run).front();
-    Attributor attributor;
-    const std::optional<StepAtPace> found = attributor.at_pace(GroupOfRun{&base, &group}, GroupOfRun{&run, &of_run});
-    EXPECT_TRUE(found);
-    EXPECT_NEAR(found->pace.code, plan.pace, 0.01);
-    EXPECT_NEAR(found->pace.calls, plan.pace, 0.01);
-    return found->ms;
+    const StepAtPace found = at_pace_of(base, run_of(plan));
+    EXPECT_NEAR(found.pace.code, plan.pace, 0.01);
+    EXPECT_NEAR(found.pace.calls, plan.pace, 0.01);
+    return found.ms;
   };
   EXPECT_NEAR(at_pace(Plan{}), step_ms, 0.001);
   EXPECT_NEAR(at_pace(slow), step_ms, 0.005 * step_ms);

@@ -174,6 +174,29 @@ TEST(Diff, OneRunASideOnASlowHostSaysNothingOfTheProgram) {
   }
 }
 
+// One of several without recorded steps takes the figure from none of the others; of half of them it is none.
+TEST(Diff, StepsAtOnePaceAreOfTheRunsThatHaveSome) {
+  std::vector<Side> sides(2);
+  for (int i = 0; i < 3; ++i)
+    for (Side& side : sides) side.push_back(run_of(Plan{}));
+  const auto at_pace = [&sides]() -> std::optional<DiffStage> {
+    const DiffResult result = diff(sides);
+    for (const DiffStage& row : result.stages)
+      if (row.metric == DiffMetric::kStepAtPace) return row;
+    return std::nullopt;
+  };
+  const auto lose_kernels = [](diff::Run& run) {
+    std::fill(run.trace.steps.missing.begin(), run.trace.steps.missing.end(), MissingKernels::kAll);
+  };
+  ASSERT_TRUE(at_pace());
+  EXPECT_EQ(at_pace()->reason.find("3 of 3"), std::string::npos);
+  lose_kernels(sides[0][1]);
+  ASSERT_TRUE(at_pace());
+  EXPECT_NE(at_pace()->reason.find("of 2 of 3 and 3 of 3 runs"), std::string::npos) << at_pace()->reason;
+  lose_kernels(sides[0][0]);
+  EXPECT_FALSE(at_pace());
+}
+
 TEST(Diff, SaysWhereTheSidesWereNotInTurns) {
   std::vector<Side> sides(2);
   for (const int64_t i : {0, 1, 2})
