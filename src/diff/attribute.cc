@@ -353,10 +353,7 @@ MiddleSteps middle_steps_of(const PreparedRun& a, const StepGroup& group_a, cons
   return out;
 }
 
-}  // namespace
-
-namespace {
-
+// Those next to the median, if replay gives them back.
 std::vector<StepId> steps_to_compare(const PreparedRun& of, const StepGroup& group, size_t most) {
   std::vector<StepId> steps = middle_steps(of.run.trace, group, replayed_steps(of), most);
   if (replay_error(of, steps) > kReplayErrorMost) steps.clear();

@@ -24,7 +24,8 @@ constexpr Noise kHostNoise = {0.44, 0.51, 0.59};           // as they ran: 85 se
 constexpr Noise kHostFullPaceNoise = {0.093, 0.13, 0.30};  // steps at the full pace of the CPU: 23 sets
 constexpr Noise kGpuNoise = {0.035, 0.037, 0.044};         // steps of one CUDA graph: 8 sets
 // Recorded steps with the host at one pace (pace.h): of equal runs of an eager decoder on seven H200s on five
-// occasions the noisiest had 0.036, 0.039 and 0.043; rounded up.
+// occasions the noisiest had 0.036, 0.039 and 0.043, all taken to the pace of one run; rounded up, for hosts that were
+// not seen.
 constexpr Noise kAtPaceNoise = {0.04, 0.05, 0.06};
 // Of one or two steps, or where the program's threads waited for a CPU that others had: TTFT of one prompt a run.
 constexpr Noise kUnsureNoise = {0.80, 2.4, 2.6};
